@@ -1,0 +1,3 @@
+//! homeostat: GitOps for coding agents.
+
+pub mod model;

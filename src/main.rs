@@ -1,0 +1,3 @@
+//! The `homeostat` program.
+
+fn main() {}

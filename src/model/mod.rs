@@ -1,0 +1,10 @@
+//! The vocabulary: what is legal. Nouns, their quantities and their legal transitions.
+//!
+//! Nothing here does I/O, reads a clock or fails for an outside reason. Start with
+//! [`kind`] and [`spec`] (what an operator writes), then [`observed`] and [`action`] (what the
+//! planner reads and asks for).
+
+pub mod id;
+pub mod kind;
+pub mod spec;
+pub mod units;

@@ -1,0 +1,1 @@
+//! The one integration binary. Every file of this folder is listed here (tidy checks it).

@@ -1,0 +1,3 @@
+//! Development tasks: `cargo xtask ci|tidy|schemas|bless`.
+
+fn main() {}
