@@ -4,6 +4,7 @@
 //! [`kind`] and [`spec`] (what an operator writes), then [`observed`] and [`action`] (what the
 //! planner reads and asks for).
 
+pub mod desired;
 pub mod id;
 pub mod kind;
 pub mod spec;
