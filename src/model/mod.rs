@@ -7,5 +7,6 @@
 pub mod desired;
 pub mod id;
 pub mod kind;
+pub mod process;
 pub mod spec;
 pub mod units;
