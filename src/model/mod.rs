@@ -4,9 +4,18 @@
 //! [`kind`] and [`spec`] (what an operator writes), then [`observed`] and [`action`] (what the
 //! planner reads and asks for).
 
+pub mod action;
+pub mod budget;
+pub mod condition;
+pub mod crash;
 pub mod desired;
+pub mod event;
 pub mod id;
 pub mod kind;
+pub mod observed;
 pub mod process;
+pub mod run;
 pub mod spec;
+pub mod ticket;
 pub mod units;
+pub mod wake;

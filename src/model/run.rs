@@ -1,0 +1,293 @@
+//! Runs (AgentRunLog): statuses, why they ended, and the views that the planner reads.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use strum::{Display, EnumIter, EnumString};
+
+use super::id::{ConversationId, RunId, Uid, WakeId, WorktreeId};
+use super::kind::{ObjectRef, Revision};
+use super::spec::{AdapterSpec, GitIdentity};
+use super::units::Money;
+use super::wake::WakeReason;
+
+macro_rules! wire_enum {
+    ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident),+ $(,)? }) => {
+        $(#[$doc])*
+        #[derive(
+            Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, Display,
+            EnumString, EnumIter,
+        )]
+        #[serde(rename_all = "camelCase")]
+        #[strum(serialize_all = "camelCase")]
+        pub enum $name { $($(#[$variant_doc])* $variant),+ }
+    };
+}
+
+wire_enum!(
+    /// Where a run is, coarsely (fixed). It never proves success: see [`Liveness`].
+    RunStatus {
+        /// Its row is written; nothing was started.
+        Pending,
+        /// Its process was released.
+        Running,
+        /// It ended by itself.
+        Completed,
+        /// It was ended, failed or lost.
+        Error,
+    }
+);
+
+wire_enum!(
+    /// How a run is doing, or did (fixed).
+    Liveness {
+        /// It says something.
+        Alive,
+        /// It delivered or changed a tree.
+        Productive,
+        /// It ended cleanly with words only.
+        Completed,
+        /// It waits for a human.
+        Blocked,
+        /// It delivered nothing that was asked for.
+        Empty,
+        /// It repeats itself.
+        Looping,
+        /// It failed.
+        Failed,
+        /// It fell silent.
+        Stalled,
+        /// It was lost.
+        Dead,
+    }
+);
+
+wire_enum!(
+    /// The group that a failure belongs to (fixed).
+    ErrorFamily {
+        /// The model or the network.
+        TransientUpstream,
+        /// The launch or the sandbox.
+        SandboxInfrastructure,
+        /// A spending limit.
+        BudgetExceeded,
+        /// The process or the daemon went away.
+        ProcessLost,
+        /// Nothing was said, or nothing was delivered.
+        SilentRun,
+        /// None of these.
+        Unknown,
+    }
+);
+
+wire_enum!(
+    /// Who ended a run, and why.
+    EndReason {
+        /// The agent.
+        AgentFinished,
+        /// A person, by `stop`.
+        StoppedByHuman,
+        /// The emergency stop.
+        Estop,
+        /// Its agent, space or ticket was removed.
+        Removed,
+        /// The silence watchdog.
+        Silence,
+        /// The daemon's own stop; it is tried again.
+        DaemonShutdown,
+        /// The daemon died under it; it is tried again.
+        DaemonLost,
+        /// It could not be started.
+        LaunchFailed,
+    }
+);
+
+impl RunStatus {
+    /// Whether the run may still have a process.
+    pub const fn is_live(self) -> bool {
+        matches!(self, Self::Pending | Self::Running)
+    }
+}
+
+impl EndReason {
+    /// Whether a run that ended so is tried again.
+    pub const fn is_retryable(self) -> bool {
+        matches!(self, Self::DaemonShutdown | Self::DaemonLost)
+    }
+
+    /// Whether the ending counts as one of the lineage's attempts.
+    pub const fn counts_as_attempt(self) -> bool {
+        !matches!(self, Self::DaemonShutdown)
+    }
+}
+
+/// Attempts that a lineage has in all, the first included (design §17).
+pub const ATTEMPTS_MAX: u32 = 2;
+
+/// Tokens and cost, summed over a run's usage events.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Usage {
+    /// Tokens in.
+    pub input_tokens: u64,
+    /// Tokens out.
+    pub output_tokens: u64,
+    /// Tokens of reasoning.
+    pub thought_tokens: u64,
+    /// Tokens read from a prompt cache.
+    pub cached_read_tokens: u64,
+    /// Tokens written to a prompt cache.
+    pub cached_write_tokens: u64,
+    /// Micro-dollars; none while every usage event was unpriced.
+    pub cost_micros: Option<i64>,
+}
+
+impl Usage {
+    /// Adds one metering window.
+    pub fn add(&mut self, other: &Self) {
+        self.input_tokens = self.input_tokens.saturating_add(other.input_tokens);
+        self.output_tokens = self.output_tokens.saturating_add(other.output_tokens);
+        self.thought_tokens = self.thought_tokens.saturating_add(other.thought_tokens);
+        self.cached_read_tokens = self
+            .cached_read_tokens
+            .saturating_add(other.cached_read_tokens);
+        self.cached_write_tokens = self
+            .cached_write_tokens
+            .saturating_add(other.cached_write_tokens);
+        if let Some(cost) = other.cost_micros {
+            self.cost_micros = Some(self.cost_micros.unwrap_or(0).saturating_add(cost));
+        }
+    }
+
+    /// The cost, if it is known.
+    pub fn cost(&self) -> Option<Money> {
+        self.cost_micros.map(Money::from_micros)
+    }
+}
+
+/// One worktree as a run is told of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunTree {
+    /// Its id.
+    pub id: WorktreeId,
+    /// The repo's uid.
+    pub repo: Uid,
+    /// The repo's name.
+    pub repo_name: String,
+    /// Absolute path.
+    pub path: String,
+    /// The branch it is on.
+    pub branch: String,
+    /// The commit that the branch started from, hex.
+    pub base: String,
+}
+
+/// Everything that starting a run needs; the executor chooses nothing.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunOrder {
+    /// The run's id, derived from the wake's.
+    pub run: RunId,
+    /// The wake that it serves.
+    pub wake: WakeId,
+    /// Why.
+    pub reason: WakeReason,
+    /// Ordinal in the lineage, from 0.
+    pub attempt: u32,
+    /// The workspace's uid.
+    pub workspace: Uid,
+    /// The workspace's name.
+    pub workspace_name: String,
+    /// The agent's uid.
+    pub agent: Uid,
+    /// The agent object.
+    pub agent_ref: ObjectRef,
+    /// The agent's title.
+    pub agent_title: String,
+    /// Its persona.
+    pub persona: Option<String>,
+    /// Names of its skills.
+    pub skills: Vec<String>,
+    /// The space's uid.
+    pub space: Uid,
+    /// The space's name.
+    pub space_name: String,
+    /// The thread.
+    pub conversation: ConversationId,
+    /// The ticket.
+    pub ticket: Option<Uid>,
+    /// Name of the Adapter object.
+    pub adapter_name: String,
+    /// How the agent is reached.
+    pub adapter: AdapterSpec,
+    /// Absolute working directory.
+    pub cwd: String,
+    /// The worktrees, in repo-name order.
+    pub trees: Vec<RunTree>,
+    /// Author and committer.
+    pub identity: GitIdentity,
+    /// How long it may say nothing.
+    pub silence: Duration,
+    /// The revision that it was planned against.
+    pub revision: Revision,
+    /// The agent's generation that it was planned against.
+    pub generation: i64,
+}
+
+/// A run whose row is live.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LiveRun {
+    /// Its id.
+    pub id: RunId,
+    /// The wake that it serves.
+    pub wake: WakeId,
+    /// `pending` or `running`.
+    pub status: RunStatus,
+    /// The workspace.
+    pub workspace: Uid,
+    /// The agent.
+    pub agent: Uid,
+    /// The space.
+    pub space: Uid,
+    /// The thread.
+    pub conversation: ConversationId,
+    /// The ticket.
+    pub ticket: Option<Uid>,
+    /// Repos whose worktrees it may write.
+    pub repos: Vec<Uid>,
+    /// A stop that was asked for.
+    pub stop_requested: Option<EndReason>,
+    /// When its row was written.
+    pub started_at: Timestamp,
+    /// Whether a task of this daemon drives it. A live row without one is an orphan.
+    pub is_attached: bool,
+}
+
+/// A closed run whose consequences are not drawn yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EndedRun {
+    /// Its id.
+    pub id: RunId,
+    /// The wake that it served.
+    pub wake: WakeId,
+    /// The agent.
+    pub agent: Uid,
+    /// The space.
+    pub space: Uid,
+    /// The ticket.
+    pub ticket: Option<Uid>,
+    /// Ordinal in the lineage.
+    pub attempt: u32,
+    /// `completed` or `error`.
+    pub status: RunStatus,
+    /// How it did.
+    pub liveness: Liveness,
+    /// The group of its failure.
+    pub family: Option<ErrorFamily>,
+    /// Who ended it.
+    pub end_reason: EndReason,
+    /// What a next attempt is told of it.
+    pub continuation: Option<String>,
+    /// When it closed.
+    pub ended_at: Timestamp,
+}
