@@ -10,7 +10,7 @@ use super::id::{ConversationId, RunId, Uid, WakeId, WorktreeId};
 use super::kind::{ObjectRef, Revision};
 use super::spec::{AdapterSpec, GitIdentity};
 use super::units::Money;
-use super::wake::WakeReason;
+use super::wake::{Wake, WakeReason};
 
 macro_rules! wire_enum {
     ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident),+ $(,)? }) => {
@@ -253,6 +253,8 @@ pub struct LiveRun {
     pub conversation: ConversationId,
     /// The ticket.
     pub ticket: Option<Uid>,
+    /// The Dispatch or Schedule that caused its wake.
+    pub cause: Option<Uid>,
     /// Repos whose worktrees it may write.
     pub repos: Vec<Uid>,
     /// A stop that was asked for.
@@ -268,16 +270,8 @@ pub struct LiveRun {
 pub struct EndedRun {
     /// Its id.
     pub id: RunId,
-    /// The wake that it served.
-    pub wake: WakeId,
-    /// The agent.
-    pub agent: Uid,
-    /// The space.
-    pub space: Uid,
-    /// The ticket.
-    pub ticket: Option<Uid>,
-    /// Ordinal in the lineage.
-    pub attempt: u32,
+    /// The wake that it served: a next attempt's is made from it.
+    pub wake: Wake,
     /// `completed` or `error`.
     pub status: RunStatus,
     /// How it did.
