@@ -1,3 +1,4 @@
 //! The one integration binary, one module an area: linking once is what keeps it quick. A module
 //! that is not listed here is a fault of `cargo xtask tidy`. What a test cannot do on this host it
 //! says on stderr as `SKIP <test>: <reason>`, which `cargo xtask ci` repeats at its end.
+#![cfg(test)]

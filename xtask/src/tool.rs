@@ -37,6 +37,27 @@ pub(crate) fn cargo(arguments: &[&str], environment: &[(&str, &str)]) -> anyhow:
     Ok(())
 }
 
+/// As [`cargo`], and gives what it printed on standard output.
+pub(crate) fn cargo_output(
+    arguments: &[&str],
+    environment: &[(&str, &str)],
+) -> anyhow::Result<String> {
+    let line = format!("cargo {}", arguments.join(" "));
+    let output = command("cargo")
+        .args(arguments)
+        .envs(environment.iter().copied())
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()
+        .with_context(|| format!("starting `{line}`"))?;
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    print!("{said}");
+    if !output.status.success() {
+        bail!("`{line}` ended with {}", output.status);
+    }
+    Ok(said)
+}
+
 /// Whether `PROGRAM ARGUMENTS` can be started and succeeds; prints nothing.
 pub(crate) fn succeeds(program: &str, arguments: &[&str]) -> bool {
     command(program)
