@@ -2,4 +2,6 @@
 
 pub mod clock;
 pub mod model;
+pub mod process;
+pub mod sandbox;
 pub mod task;
