@@ -13,90 +13,93 @@ use crate::{schemas, tidy, tool};
 /// One step, in the order of `STAGES`.
 struct Stage {
     name: &'static str,
-    /// Left out when the stage `build` failed.
-    needs_build: bool,
+    needs: Needs,
     run: fn() -> anyhow::Result<()>,
 }
 
+/// Without what a stage is left out.
+#[derive(Clone, Copy)]
+enum Needs {
+    Nothing,
+    /// A cargo subcommand that not every toolchain comes with.
+    Cargo(&'static str),
+    /// That the stage `build` passed.
+    Build,
+}
+
+const fn stage(name: &'static str, needs: Needs, run: fn() -> anyhow::Result<()>) -> Stage {
+    Stage { name, needs, run }
+}
+
+const BUILD: &str = "build";
+
+#[rustfmt::skip]
 const STAGES: &[Stage] = &[
-    Stage {
-        name: "fmt",
-        needs_build: false,
-        run: fmt,
-    },
-    Stage {
-        name: "tidy",
-        needs_build: false,
-        run: || tidy::run(&[]),
-    },
-    Stage {
-        name: "clippy",
-        needs_build: false,
-        run: clippy,
-    },
-    Stage {
-        name: "doc",
-        needs_build: false,
-        run: doc,
-    },
-    Stage {
-        name: "build",
-        needs_build: false,
-        run: build,
-    },
-    Stage {
-        name: "schemas",
-        needs_build: true,
-        run: || schemas::run(&["--check".to_owned()]),
-    },
-    Stage {
-        name: "doctest",
-        needs_build: true,
-        run: doctest,
-    },
-    Stage {
-        name: "test",
-        needs_build: true,
-        run: test,
-    },
+    stage("fmt", Needs::Cargo("fmt"), fmt),
+    stage("tidy", Needs::Nothing, || tidy::run(&[])),
+    stage("clippy", Needs::Cargo("clippy"), clippy),
+    stage("doc", Needs::Nothing, doc),
+    stage(BUILD, Needs::Nothing, build),
+    stage("schemas", Needs::Build, || schemas::run(&["--check".to_owned()])),
+    stage("doctest", Needs::Build, doctest),
+    stage("test", Needs::Build, test),
 ];
 
 /// How a stage ended.
 enum Outcome {
     Passed,
     Failed(anyhow::Error),
-    LeftOut,
+    /// With the reason.
+    LeftOut(String),
 }
+
+/// A stage's name, how it ended, and how long it took on the wall.
+type Row = (&'static str, Outcome, Duration);
 
 pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
     if !arguments.is_empty() {
         bail!("takes no arguments");
     }
-    let mut results: Vec<(&'static str, Outcome, Duration)> = Vec::new();
-    let mut built = true;
+    let mut rows: Vec<Row> = Vec::new();
     for stage in STAGES {
-        if stage.needs_build && !built {
-            results.push((stage.name, Outcome::LeftOut, Duration::ZERO));
-            continue;
-        }
-        println!("\n==> {}", stage.name);
-        let (result, took) = tool::timed(stage.run);
-        let outcome = match result {
-            Ok(()) => Outcome::Passed,
-            Err(error) => Outcome::Failed(error),
+        let row = match lack(stage.needs, &rows) {
+            Some(reason) => (stage.name, Outcome::LeftOut(reason), Duration::ZERO),
+            None => perform(stage),
         };
-        println!("<== {} {:.1} s", stage.name, took.as_secs_f64());
-        built &= stage.name != "build" || matches!(outcome, Outcome::Passed);
-        results.push((stage.name, outcome, took));
+        rows.push(row);
     }
-    summary(&results)
+    summary(&rows)
 }
 
-/// Prints the table of stages and what the host lacked; an error when a stage failed.
-fn summary(results: &[(&'static str, Outcome, Duration)]) -> anyhow::Result<()> {
+/// Why a stage with these needs can't run, given the stages before it.
+fn lack(needs: Needs, before: &[Row]) -> Option<String> {
+    match needs {
+        Needs::Nothing => None,
+        Needs::Cargo(name) => (!tool::succeeds("cargo", &[name, "--version"]))
+            .then(|| format!("the toolchain has no `cargo {name}`")),
+        Needs::Build => before
+            .iter()
+            .any(|(name, outcome, _)| *name == BUILD && !matches!(outcome, Outcome::Passed))
+            .then(|| "the build failed".to_owned()),
+    }
+}
+
+fn perform(stage: &Stage) -> Row {
+    println!("\n==> {}", stage.name);
+    let (result, took) = tool::timed(stage.run);
+    println!("<== {} {:.1} s", stage.name, took.as_secs_f64());
+    let outcome = match result {
+        Ok(()) => Outcome::Passed,
+        Err(error) => Outcome::Failed(error),
+    };
+    (stage.name, outcome, took)
+}
+
+/// Prints the table of stages; an error when one failed.
+fn summary(rows: &[Row]) -> anyhow::Result<()> {
     println!("\n==> summary");
-    let mut failed = Vec::new();
-    for (name, outcome, took) in results {
+    let (mut failed, mut left_out) = (Vec::new(), 0);
+    for (name, outcome, took) in rows {
         let took = took.as_secs_f64();
         match outcome {
             Outcome::Passed => println!("  {name:<8} {took:>7.1} s  passed"),
@@ -104,16 +107,22 @@ fn summary(results: &[(&'static str, Outcome, Duration)]) -> anyhow::Result<()> 
                 println!("  {name:<8} {took:>7.1} s  FAILED: {error:#}");
                 failed.push(*name);
             }
-            Outcome::LeftOut => println!("  {name:<8}        -    left out: build failed"),
+            Outcome::LeftOut(reason) => {
+                println!("  {name:<8}       -    LEFT OUT: {reason}");
+                left_out += 1;
+            }
         }
     }
-    let total: Duration = results.iter().map(|(_, _, took)| *took).sum();
+    let total: Duration = rows.iter().map(|(_, _, took)| *took).sum();
     println!("  {:<8} {:>7.1} s", "total", total.as_secs_f64());
-    if failed.is_empty() {
-        println!("ci: all {} stages passed", results.len());
-        return Ok(());
+    if !failed.is_empty() {
+        bail!("failed: {}", failed.join(", "));
     }
-    bail!("failed: {}", failed.join(", "))
+    println!(
+        "ci: {} stages passed, {left_out} left out",
+        rows.len() - left_out
+    );
+    Ok(())
 }
 
 fn fmt() -> anyhow::Result<()> {
@@ -236,7 +245,26 @@ fn unescaped(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::skip_lines;
+    use super::{Duration, Needs, Outcome, lack, skip_lines, summary};
+
+    #[test]
+    fn a_failure_fails_the_whole_and_a_stage_left_out_does_not() {
+        let passed = ("fmt", Outcome::Passed, Duration::ZERO);
+        let left_out = ("test", Outcome::LeftOut("no".to_owned()), Duration::ZERO);
+        let failed = (
+            "build",
+            Outcome::Failed(anyhow::anyhow!("no")),
+            Duration::ZERO,
+        );
+        assert!(lack(Needs::Build, &[]).is_none());
+        let mut rows = vec![passed, left_out];
+        assert!(summary(&rows).is_ok());
+        rows.push(failed);
+        let error = summary(&rows).expect_err("a stage failed");
+        assert_eq!(error.to_string(), "failed: build");
+        assert!(lack(Needs::Build, &rows).is_some());
+        assert!(lack(Needs::Cargo("no-such-subcommand"), &[]).is_some());
+    }
 
     #[test]
     fn a_report_gives_each_skip_once() {

@@ -45,9 +45,15 @@ const RESERVED: &[Reserved] = &[
 /// What would make the modules of ring 1, and those of ring 0 named in `PURE`, depend on anything
 /// but their arguments, beside the calls that clippy.toml bans everywhere. Their tests are free.
 const IMPURE: &[&[&str]] = &[
-    &["tokio"],
-    &["rand"],
+    &["axum"],
     &["getrandom"],
+    &["hyper"],
+    &["libc"],
+    &["notify"],
+    &["rand"],
+    &["rustix"],
+    &["tempfile"],
+    &["tokio"],
     &["std", "env"],
     &["std", "fs"],
     &["std", "net"],
@@ -56,6 +62,20 @@ const IMPURE: &[&[&str]] = &[
     &["std", "thread"],
     &["std", "time", "Instant"],
     &["std", "time", "SystemTime"],
+];
+
+/// Methods of paths that look at the disk.
+const PATH_METHODS: &[&str] = &[
+    "canonicalize",
+    "exists",
+    "is_dir",
+    "is_file",
+    "is_symlink",
+    "metadata",
+    "read_dir",
+    "read_link",
+    "symlink_metadata",
+    "try_exists",
 ];
 
 /// The modules of ring 0 without an edge to the outside; `clock` and `task` are such edges.
@@ -79,6 +99,9 @@ pub(super) fn banned(tree: &Tree) -> Vec<Fault> {
                 faults.push(Fault::new(path, named.line, "purity", text));
             }
         }
+        if pure {
+            faults.extend(path_methods(path, file));
+        }
         faults.extend(git_program(path, file));
     }
     faults
@@ -89,6 +112,22 @@ fn is_pure(path: &str) -> bool {
     modules.any(|module| {
         path.starts_with(&format!("src/{module}/")) || path == format!("src/{module}.rs")
     })
+}
+
+/// `.exists()` and the like in a pure module.
+fn path_methods(path: &str, file: &File) -> Vec<Fault> {
+    let windows = file.tokens.windows(3).zip(&file.in_test);
+    let calls = windows.filter(|(w, in_test)| !**in_test && w[0].is(".") && w[2].is("("));
+    calls
+        .filter(|(w, _)| PATH_METHODS.contains(&w[1].text.as_str()))
+        .map(|(w, _)| {
+            let text = format!(
+                "`.{}()` looks at the disk in a pure module: take the answer as an argument",
+                w[1].text
+            );
+            Fault::new(path, w[1].line, "purity", text)
+        })
+        .collect()
 }
 
 /// `Command::new("git")` outside `git`.
@@ -247,6 +286,9 @@ mod tests {
             "let now = std::time::SystemTime::now();",
             "std::process::id()",
             "rand::random()",
+            "path.exists()",
+            "path\n.canonicalize()?",
+            "rustix::fs::stat(p)",
             "use tokio::sync::mpsc;",
         ];
         for text in bad {
