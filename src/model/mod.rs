@@ -6,6 +6,7 @@
 
 pub mod action;
 pub mod budget;
+pub mod chain;
 pub mod condition;
 pub mod crash;
 pub mod desired;

@@ -16,6 +16,7 @@
 pub mod cgroup;
 pub mod control;
 pub mod deadline;
+pub mod estop;
 pub mod identity;
 pub mod pidfd;
 pub mod stop;
