@@ -120,22 +120,20 @@ fn table_faults(layers: &[Layer]) -> Vec<String> {
             }
         }
     }
-    // Take away rows that nothing left uses any more; what can't be taken away is in a cycle.
+    // Take away what nothing left uses and what uses nothing left; a cycle is what remains.
+    let uses =
+        |user: &Layer, target: &Layer| user.module != target.module && allows(user, target.module);
     let mut left: Vec<&Layer> = layers.iter().collect();
     loop {
-        let before = left.len();
-        let used: Vec<&Layer> = left
-            .iter()
-            .copied()
-            .filter(|target| {
-                left.iter()
-                    .any(|user| user.module != target.module && allows(user, target.module))
-            })
-            .collect();
-        left = used;
-        if left.len() == before {
+        let inside = |layer: &&Layer| {
+            left.iter().any(|other| uses(other, layer))
+                && left.iter().any(|other| uses(layer, other))
+        };
+        let kept: Vec<&Layer> = left.iter().copied().filter(inside).collect();
+        if kept.len() == left.len() {
             break;
         }
+        left = kept;
     }
     if !left.is_empty() {
         let names: Vec<&str> = left.iter().map(|layer| layer.module).collect();
@@ -278,8 +276,9 @@ mod tests {
         let cycle = [
             layer(1, "a", &["b"]),
             layer(1, "b", &["c"]),
-            layer(1, "c", &["a"]),
+            layer(1, "c", &["a", "e"]),
             layer(1, "d", &["a"]),
+            layer(0, "e", &[]),
         ];
         assert_eq!(
             table_faults(&cycle),
