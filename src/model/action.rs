@@ -123,6 +123,31 @@ pub enum Action {
     },
 }
 
+impl Action {
+    /// The generation of the spec that the action was planned against; 0 where none matters.
+    pub const fn generation(&self) -> i64 {
+        match self {
+            Self::EnsureSpaceRoot { generation, .. } | Self::DispatchOnce { generation, .. } => {
+                *generation
+            }
+            Self::ProvisionWorktree(order) => order.generation,
+            Self::StartRun(order) => order.generation,
+            Self::StopRun { .. }
+            | Self::ReapRun { .. }
+            | Self::SettleRun { .. }
+            | Self::RecordIncident { .. }
+            | Self::LiftBudgetPause { .. }
+            | Self::ReclaimWorktree { .. }
+            | Self::ReclaimSpaceRoot { .. }
+            | Self::AssignTicket { .. }
+            | Self::ChangeTicket(_)
+            | Self::FireSchedule { .. }
+            | Self::CancelWake { .. }
+            | Self::FinishDeletion { .. } => 0,
+        }
+    }
+}
+
 /// A ticket's change of status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TicketChange {
