@@ -1,7 +1,10 @@
 //! homeostat: GitOps for coding agents.
 
+pub mod adapter;
 pub mod clock;
+pub mod dispatch;
 pub mod model;
 pub mod process;
+pub mod prompt;
 pub mod sandbox;
 pub mod task;

@@ -24,3 +24,31 @@ impl fmt::Display for ProcessIdentity {
         write!(f, "pid {pid} (start {start_time})")
     }
 }
+
+/// How a process ended. Neither is set when nobody saw it end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Exit {
+    /// Its exit code; none when a signal ended it.
+    pub code: Option<i32>,
+    /// The signal that ended it.
+    pub signal: Option<i32>,
+}
+
+impl Exit {
+    /// By `exit(code)`.
+    pub const fn with_code(code: i32) -> Self {
+        Self {
+            code: Some(code),
+            signal: None,
+        }
+    }
+
+    /// By a signal.
+    pub const fn by_signal(signal: i32) -> Self {
+        Self {
+            code: None,
+            signal: Some(signal),
+        }
+    }
+}

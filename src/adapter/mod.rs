@@ -1,0 +1,215 @@
+//! Adapters: how an agent is started, and what its output means.
+//!
+//! An adapter does no I/O of its own beyond finding its program: it says what to launch
+//! ([`Adapter::launch`]) and reads lines that someone else took off a pipe ([`EventParser`]). It
+//! never touches the store, git or policy. Start with [`Adapter`], then [`command`].
+
+mod command;
+mod env;
+pub mod lines;
+mod program;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+use crate::model::event::AgentEvent;
+use crate::model::process::Exit;
+use crate::model::run::EndReason;
+use crate::model::spec::{AdapterSpec, AdapterType};
+
+use self::lines::Line;
+
+/// A way to reach an agent.
+pub trait Adapter: Send + Sync + fmt::Debug {
+    /// What runs on this adapter can do.
+    fn capabilities(&self) -> Capabilities;
+
+    /// What to execute. Looks the program up, and starts nothing.
+    ///
+    /// # Errors
+    /// When the program or the environment is not one that may be started.
+    fn launch(&self, spec: &LaunchSpec<'_>) -> Result<Launch, LaunchError>;
+
+    /// A parser for one run's output.
+    fn parser(&self) -> Box<dyn EventParser>;
+}
+
+/// The adapter that a manifest describes.
+pub fn for_spec(spec: &AdapterSpec) -> Box<dyn Adapter> {
+    match spec.r#type {
+        AdapterType::Command => Box::new(command::Command::new(spec)),
+    }
+}
+
+/// What a run can do on an adapter (design §9). Data, for validation and for the records.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "independent flags, each a column of the design's table"
+)]
+pub struct Capabilities {
+    /// The tools that the agent sees can be narrowed.
+    pub filters_tools: bool,
+    /// Its tool calls pass through us first.
+    pub intercepts_calls: bool,
+    /// It can be seen to deliver what a mode asks for.
+    pub observes_contract: bool,
+    /// A message can reach it while it runs.
+    pub is_steerable: bool,
+    /// It can be made to wait at a clean boundary.
+    pub is_pausable: bool,
+    /// It says how many tokens it used.
+    pub reports_usage: bool,
+    /// It says what they cost.
+    pub reports_cost: bool,
+}
+
+/// What a launch is made of, besides the adapter's own spec. All paths are absolute.
+#[derive(Clone, Copy, Debug)]
+pub struct LaunchSpec<'a> {
+    /// The rendered prompt.
+    pub prompt: &'a str,
+    /// Where programs are found, here and in the run: directories joined by `:`.
+    pub search_path: &'a str,
+    /// The run's home directory.
+    pub home: &'a str,
+    /// The run's directory for temporary files.
+    pub tmp: &'a str,
+    /// The name of the user that the run becomes.
+    pub user: &'a str,
+    /// The name of its time zone, as `TZ` takes it.
+    pub time_zone: &'a str,
+    /// Author, committer and co-author.
+    pub git_env: &'a BTreeMap<String, String>,
+    /// What the dispatch asks for.
+    pub caller_env: &'a BTreeMap<String, String>,
+    /// Why the run was woken; wins over everything.
+    pub wake_env: &'a BTreeMap<String, String>,
+}
+
+/// What to execute. It holds secrets and the prompt, so it prints neither.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Launch {
+    /// The program's absolute path, then its arguments.
+    pub argv: Vec<String>,
+    /// The whole environment.
+    pub env: BTreeMap<String, String>,
+    /// What the agent reads on its standard input, before its end.
+    pub stdin: String,
+}
+
+impl fmt::Debug for Launch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Launch")
+            .field("program", &self.argv.first())
+            .field("env", &self.env.keys())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why a run can't be launched.
+#[derive(Debug, Error)]
+pub enum LaunchError {
+    /// No directory of the search path has the program, or the path names nothing.
+    #[error("find the agent's program {command:?} (looked in {looked_in:?})")]
+    ProgramNotFound {
+        /// The program, as declared.
+        command: String,
+        /// The search path, or the path itself.
+        looked_in: String,
+    },
+    /// It is there, and it is no file that can be executed.
+    #[error("execute {path:?}, which is no executable file")]
+    ProgramNotExecutable {
+        /// Where it is.
+        path: PathBuf,
+    },
+    /// Whether it is there could not be seen.
+    #[error("look for the agent's program at {path:?}")]
+    ProgramNotVisible {
+        /// Where.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// Its path is relative, so that it would depend on a directory that agents write.
+    #[error("accept the relative path {command:?} as the agent's program")]
+    ProgramRelative {
+        /// The program, as declared.
+        command: String,
+    },
+    /// A variable makes loaders or interpreters run code, and it does not come from the adapter.
+    #[error("pass the variable {name} of the dispatch on to the agent")]
+    VariableRefused {
+        /// Its name.
+        name: String,
+    },
+    /// A variable has a name of ours.
+    #[error("accept the variable {name}, whose prefix HOMEOSTAT_ is the daemon's own")]
+    VariableReserved {
+        /// Its name.
+        name: String,
+    },
+    /// The system knows no such variable, argument or input.
+    #[error("make {what}, which has a NUL byte or no legal name")]
+    NotRepresentable {
+        /// What it is: `the variable "A=B"`, `argument 3`.
+        what: String,
+    },
+}
+
+impl LaunchError {
+    /// The code for run records.
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::ProgramNotFound { .. } => "program_not_found",
+            Self::ProgramNotExecutable { .. } => "program_not_executable",
+            Self::ProgramNotVisible { .. } => "program_not_visible",
+            Self::ProgramRelative { .. } => "program_relative",
+            Self::VariableRefused { .. } => "variable_refused",
+            Self::VariableReserved { .. } => "variable_reserved",
+            Self::NotRepresentable { .. } => "not_representable",
+        }
+    }
+
+    /// What an operator can do about it.
+    pub const fn remedy(&self) -> &'static str {
+        match self {
+            Self::ProgramNotFound { .. } => {
+                "install it, or give its absolute path as the Adapter's spec.command"
+            }
+            Self::ProgramNotExecutable { .. } => {
+                "make it executable (chmod +x), or correct the Adapter's spec.command"
+            }
+            Self::ProgramNotVisible { .. } => {
+                "let the daemon's user search the directories on the way to it"
+            }
+            Self::ProgramRelative { .. } => {
+                "give the Adapter's spec.command as an absolute path, or as a name without a slash"
+            }
+            Self::VariableRefused { .. } => {
+                "set it in the Adapter's spec.env if the agent really needs it"
+            }
+            Self::VariableReserved { .. } => "choose another name",
+            Self::NotRepresentable { .. } => "correct it in the Adapter or the Dispatch",
+        }
+    }
+}
+
+/// Turns one run's output into events. It is told everything and reads nothing itself.
+pub trait EventParser: Send + fmt::Debug {
+    /// A line of standard output.
+    fn stdout_line(&mut self, line: &Line) -> Vec<AgentEvent>;
+
+    /// A line of standard error: only ever `debug`.
+    fn stderr_line(&mut self, line: &Line) -> Vec<AgentEvent>;
+
+    /// The end of both: who ended the run, and how its process went. `done` is the agent's own end,
+    /// said or seen, and comes at most once: a run that we ended, or whose end nobody saw, has
+    /// none from here, for its record must not be able to read as a success.
+    fn finish(&mut self, end: EndReason, exit: Exit) -> Vec<AgentEvent>;
+}

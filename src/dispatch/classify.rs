@@ -1,0 +1,227 @@
+//! How a run ended, in the words of the record: one pure function over facts.
+//!
+//! Structured evidence decides, in this order: what we did ourselves, what the agent or its
+//! adapter reported, whether it came to its end, its exit. Never prose: no word of an agent's
+//! output makes a run a success or puts it in a family.
+
+use std::time::Duration;
+
+use crate::model::run::{EndReason, ErrorFamily, Liveness, RunStatus};
+use crate::model::units::Span;
+
+use super::transcript::ReportedError;
+
+pub use crate::model::process::Exit;
+
+/// The most of a summary, in characters.
+pub const SUMMARY_CHARS_MAX: usize = 200;
+
+/// Everything that decides.
+#[derive(Clone, Copy, Debug)]
+pub struct Facts<'a> {
+    /// Who ended the run: what *we* caused, if we did.
+    pub end: EndReason,
+    /// How the process went.
+    pub exit: Exit,
+    /// Whether the agent came to its end: its `done` event.
+    pub has_done: bool,
+    /// What was reported to have failed last.
+    pub last_error: Option<&'a ReportedError>,
+    /// The visible text.
+    pub reply: &'a str,
+    /// Whether a worktree differs from where the run began.
+    pub has_changed_tree: bool,
+    /// How long the agent may say nothing.
+    pub silence: Duration,
+}
+
+/// What the record says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+pub struct Outcome {
+    /// `completed` or `error`.
+    pub status: RunStatus,
+    /// How it did.
+    pub liveness: Liveness,
+    /// The group of its failure.
+    pub family: Option<ErrorFamily>,
+    /// The structured code of its failure.
+    pub error_code: Option<String>,
+    /// One line: of the answer, or what went wrong.
+    pub summary: String,
+    /// Who ended it. A run that was lost after its agent had finished is the agent's.
+    pub end_reason: EndReason,
+    /// Whether trying again could help.
+    pub is_retryable: bool,
+}
+
+/// Classifies a run (design §8.10).
+pub fn classify(facts: &Facts<'_>) -> Outcome {
+    use EndReason as End;
+    let caused = |liveness, family, summary: String| Outcome {
+        status: RunStatus::Error,
+        liveness,
+        family,
+        error_code: None,
+        summary,
+        end_reason: facts.end,
+        is_retryable: facts.end.is_retryable(),
+    };
+    let ours = |summary: &str| caused(Liveness::Failed, None, summary.to_owned());
+    let lost = |summary: &str| {
+        let family = Some(ErrorFamily::ProcessLost);
+        caused(Liveness::Dead, family, summary.to_owned())
+    };
+    match facts.end {
+        End::StoppedByHuman => ours("stopped by a person"),
+        End::Estop => ours("ended by the emergency stop"),
+        End::Removed => ours("ended because its agent, space or ticket was removed"),
+        End::Silence => {
+            let silence = Span::from_secs(facts.silence.as_secs());
+            let summary = format!("said nothing for {silence} and was ended");
+            caused(Liveness::Stalled, Some(ErrorFamily::SilentRun), summary)
+        }
+        // What was finished is not done again, whatever became of the daemon.
+        End::DaemonShutdown | End::DaemonLost if facts.has_done => finished(facts),
+        End::DaemonShutdown => lost("ended because the daemon stopped"),
+        End::DaemonLost => lost("lost with the daemon that ran it"),
+        End::LaunchFailed => launch_failed(facts),
+        End::AgentFinished => finished(facts),
+    }
+}
+
+fn launch_failed(facts: &Facts<'_>) -> Outcome {
+    Outcome {
+        error_code: facts.last_error.and_then(|error| error.code.clone()),
+        ..failed(
+            Some(ErrorFamily::SandboxInfrastructure),
+            facts
+                .last_error
+                .map_or("could not be started", |error| error.message.as_str()),
+            EndReason::LaunchFailed,
+        )
+    }
+}
+
+/// A run that nobody ended.
+fn finished(facts: &Facts<'_>) -> Outcome {
+    let end = EndReason::AgentFinished;
+    if let Some(error) = facts.last_error {
+        let code = error.code.as_deref();
+        let upstream = code.and_then(upstream);
+        return Outcome {
+            error_code: error.code.clone(),
+            is_retryable: upstream == Some(Upstream::Passing),
+            ..failed(
+                Some(match upstream {
+                    Some(_) => ErrorFamily::TransientUpstream,
+                    None => ErrorFamily::Unknown,
+                }),
+                &error.message,
+                end,
+            )
+        };
+    }
+    // An agent that said it was done is believed over the way its process went.
+    if facts.has_done {
+        return clean(facts);
+    }
+    let unknown = |code: &str, summary: &str| Outcome {
+        error_code: Some(code.to_owned()),
+        ..failed(Some(ErrorFamily::Unknown), summary, end)
+    };
+    match facts.exit {
+        Exit {
+            signal: Some(signal),
+            ..
+        } => unknown(
+            "signal",
+            &format!("the agent was killed by signal {signal}"),
+        ),
+        Exit {
+            code: Some(code), ..
+        } if code != 0 => unknown("exit", &format!("the agent exited with code {code}")),
+        Exit { .. } => Outcome {
+            liveness: Liveness::Dead,
+            ..failed(
+                Some(ErrorFamily::ProcessLost),
+                "the agent went away without an end",
+                end,
+            )
+        },
+    }
+}
+
+fn clean(facts: &Facts<'_>) -> Outcome {
+    let said = first_line(facts.reply);
+    let (liveness, family, summary) = match (facts.has_changed_tree, said) {
+        (true, Some(said)) => (Liveness::Productive, None, said),
+        (true, None) => (
+            Liveness::Productive,
+            None,
+            "changed files and said nothing".to_owned(),
+        ),
+        (false, Some(said)) => (Liveness::Completed, None, said),
+        (false, None) => (
+            Liveness::Empty,
+            Some(ErrorFamily::SilentRun),
+            "said nothing and changed nothing".to_owned(),
+        ),
+    };
+    Outcome {
+        status: RunStatus::Completed,
+        liveness,
+        family,
+        error_code: None,
+        summary,
+        end_reason: EndReason::AgentFinished,
+        is_retryable: false,
+    }
+}
+
+fn failed(family: Option<ErrorFamily>, message: &str, end_reason: EndReason) -> Outcome {
+    Outcome {
+        status: RunStatus::Error,
+        liveness: Liveness::Failed,
+        family,
+        error_code: None,
+        summary: first_line(message).unwrap_or_else(|| "failed without a word".to_owned()),
+        end_reason,
+        is_retryable: false,
+    }
+}
+
+/// Trouble with the model's provider.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Upstream {
+    /// It passes.
+    Passing,
+    /// It stays until someone acts.
+    Lasting,
+}
+
+/// What a structured code says of the provider.
+fn upstream(code: &str) -> Option<Upstream> {
+    match code {
+        "rate_limit_error" | "overloaded_error" => Some(Upstream::Passing),
+        "authentication_error" | "permission_error" | "invalid_request_error" => {
+            Some(Upstream::Lasting)
+        }
+        _ => None,
+    }
+}
+
+/// The first line that says something, bounded by [`SUMMARY_CHARS_MAX`].
+fn first_line(text: &str) -> Option<String> {
+    let line = text.lines().map(str::trim).find(|line| !line.is_empty())?;
+    let flat: String = line
+        .chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect();
+    if flat.chars().count() <= SUMMARY_CHARS_MAX {
+        return Some(flat);
+    }
+    let mut cut: String = flat.chars().take(SUMMARY_CHARS_MAX - 1).collect();
+    cut.push('…');
+    Some(cut)
+}

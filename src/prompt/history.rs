@@ -1,0 +1,64 @@
+//! What was said in the conversation before, as much of it as fits.
+
+use jiff::Timestamp;
+
+use crate::model::id::MessageId;
+
+use super::text::{one_line, quote};
+
+/// The most that the conversation's layer quotes, in characters (design §8.5).
+pub const HISTORY_CHARS_MAX: usize = 50_000;
+
+/// One message of the conversation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HistoryMessage {
+    /// Its id.
+    pub id: MessageId,
+    /// Who said it, in words.
+    pub author: String,
+    /// When.
+    pub at: Timestamp,
+    /// What.
+    pub text: String,
+}
+
+/// The layer: the newest messages whose quotations fit together, oldest first, and how many are
+/// left out. The first that does not fit ends it, so that what is shown has no gap.
+/// `messages` is ordered from oldest to newest; `older` counts those before it. None when the
+/// conversation is empty.
+pub(super) fn layer(messages: &[&HistoryMessage], older: usize) -> Option<String> {
+    if messages.is_empty() && older == 0 {
+        return None;
+    }
+    let mut quoted = Vec::new();
+    let mut left = HISTORY_CHARS_MAX;
+    for message in messages.iter().rev() {
+        let rendered = render(message);
+        // The blank line between two messages counts as well.
+        let Some(rest) = left.checked_sub(rendered.chars().count() + 2) else {
+            break;
+        };
+        left = rest;
+        quoted.push(rendered);
+    }
+    let omitted = older + (messages.len() - quoted.len());
+    if omitted > 0 {
+        let noun = if omitted == 1 {
+            "message is"
+        } else {
+            "messages are"
+        };
+        quoted.push(format!("{omitted} older {noun} left out."));
+    }
+    quoted.reverse();
+    Some(quoted.join("\n\n"))
+}
+
+fn render(message: &HistoryMessage) -> String {
+    format!(
+        "{} ({}):\n{}",
+        one_line(&message.author),
+        message.at,
+        quote(&message.text)
+    )
+}
