@@ -2,9 +2,12 @@
 
 pub mod adapter;
 pub mod clock;
+pub mod diagnostic;
 pub mod dispatch;
+pub mod manifest;
 pub mod model;
 pub mod process;
 pub mod prompt;
 pub mod sandbox;
 pub mod task;
+pub mod yaml;

@@ -39,10 +39,15 @@ pub fn read(data_dir: &Path) -> io::Result<Option<Estop>> {
     let mut text = Vec::new();
     // A directory of that name stops as well: what counts is that something is there.
     let read = io::Read::read_to_end(&mut io::Read::take(file, BYTES_MAX), &mut text);
-    let contents = read.ok().and_then(|_| serde_json::from_slice::<Contents>(&text).ok());
+    let contents = read
+        .ok()
+        .and_then(|_| serde_json::from_slice::<Contents>(&text).ok());
     Ok(Some(match contents {
         Some(Contents { by, reason, .. }) => Estop { by, reason },
-        None => Estop { by: "someone, by hand".to_owned(), reason: None },
+        None => Estop {
+            by: "someone, by hand".to_owned(),
+            reason: None,
+        },
     }))
 }
 
@@ -51,7 +56,11 @@ pub fn read(data_dir: &Path) -> io::Result<Option<Estop>> {
 /// # Errors
 /// When the file can't be written.
 pub fn set(data_dir: &Path, estop: &Estop, at: Timestamp) -> io::Result<()> {
-    let contents = Contents { by: estop.by.clone(), reason: estop.reason.clone(), at };
+    let contents = Contents {
+        by: estop.by.clone(),
+        reason: estop.reason.clone(),
+        at,
+    };
     let mut file = tempfile::NamedTempFile::new_in(data_dir)?;
     file.write_all(&serde_json::to_vec(&contents)?)?;
     file.as_file().sync_all()?;
@@ -98,9 +107,15 @@ mod tests {
     #[test]
     fn the_first_who_sets_it_is_who_set_it() {
         let dir = tempfile::TempDir::new().unwrap();
-        let first = Estop { by: "ada".to_owned(), reason: Some("smoke".to_owned()) };
+        let first = Estop {
+            by: "ada".to_owned(),
+            reason: Some("smoke".to_owned()),
+        };
         set(dir.path(), &first, Timestamp::UNIX_EPOCH).unwrap();
-        let second = Estop { by: "bob".to_owned(), reason: None };
+        let second = Estop {
+            by: "bob".to_owned(),
+            reason: None,
+        };
         set(dir.path(), &second, Timestamp::UNIX_EPOCH).unwrap();
         assert_eq!(read(dir.path()).unwrap(), Some(first));
         assert!(clear(dir.path()).unwrap());
