@@ -9,5 +9,6 @@ pub mod model;
 pub mod process;
 pub mod prompt;
 pub mod sandbox;
+pub mod shim;
 pub mod task;
 pub mod yaml;

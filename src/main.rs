@@ -1,3 +1,11 @@
 //! The `homeostat` program.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    // First of all: a shim must stay one thread.
+    if let Some(code) = homeostat::shim::main(std::env::args_os()) {
+        return code;
+    }
+    ExitCode::SUCCESS
+}

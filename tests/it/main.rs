@@ -2,3 +2,5 @@
 //! that is not listed here is a fault of `cargo xtask tidy`. What a test cannot do on this host it
 //! says on stderr as `SKIP <test>: <reason>`, which `cargo xtask ci` repeats at its end.
 #![cfg(test)]
+
+mod process;

@@ -1,0 +1,135 @@
+//! Executing the agent's program, and feeding it its prompt.
+
+use std::io::{self, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::process::CommandExt;
+use std::process::{ChildStdin, Command, Stdio};
+
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::process::{Pid, Signal, chdir, getpid, getppid, set_parent_process_death_signal};
+
+use super::link::{failed, refused};
+use super::signals::unblock_all;
+use crate::process::control::{Failed, Launch, Stage};
+
+/// The agent's own process, and what is left of its prompt.
+#[derive(Debug)]
+pub(super) struct Agent {
+    pub(super) pid: Pid,
+    pub(super) feed: Option<Feed>,
+}
+
+/// Executes the program: its own process group, default signal actions, nothing in its environment
+/// or among its descriptors that the order does not name.
+pub(super) fn execute(launch: Launch) -> Result<Agent, Failed> {
+    chdir(&launch.cwd)
+        .map_err(|error| failed(Stage::WorkingDirectory, "enter it", &error.into()))?;
+    let spawned = spawn(&launch);
+    // Leave it again, so that the shim keeps no worktree busy.
+    chdir("/").map_err(|error| failed(Stage::WorkingDirectory, "leave it", &error.into()))?;
+    let mut child = spawned?;
+    let pid = super::supervise::pid_of(child.id())?;
+    let feed = child.stdin.take().map(|pipe| Feed::new(pipe, launch.stdin));
+    Ok(Agent {
+        pid,
+        feed: feed
+            .transpose()
+            .map_err(|error| failed(Stage::Exec, "prepare its standard input", &error))?,
+    })
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    unsafe_code,
+    reason = "the one place where an agent's program is executed, after its last preparations"
+)]
+fn spawn(launch: &Launch) -> Result<std::process::Child, Failed> {
+    let Some((program, arguments)) = launch.argv.split_first() else {
+        return Err(refused(Stage::Exec, "there is no program"));
+    };
+    // Such a name would come out as another variable.
+    if let Some(name) = launch
+        .env
+        .keys()
+        .find(|name| name.is_empty() || name.contains('='))
+    {
+        return Err(refused(
+            Stage::Exec,
+            format!("{name:?} is no name for a variable"),
+        ));
+    }
+    let shim = getpid();
+    let mut command = Command::new(program);
+    command
+        .args(arguments)
+        .env_clear()
+        .envs(&launch.env)
+        .process_group(0)
+        .stdin(Stdio::piped());
+    let last_preparations = move || {
+        unblock_all()?;
+        // Should somebody kill the shim, the agent goes with it.
+        set_parent_process_death_signal(Some(Signal::KILL))?;
+        if getppid() != Some(shim) {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        Ok(())
+    };
+    // SAFETY: the closure makes four system calls and touches no memory but its own stack; the
+    // process that it was forked from has one thread, so that no lock can be held.
+    unsafe { command.pre_exec(last_preparations) };
+    command
+        .spawn()
+        .map_err(|error| failed(Stage::Exec, &format!("execute {program}"), &error))
+}
+
+/// What the agent has not read yet of its standard input. It may never read it.
+#[derive(Debug)]
+pub(super) struct Feed {
+    pipe: ChildStdin,
+    bytes: Vec<u8>,
+    written: usize,
+}
+
+/// Whether there is more to feed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fed {
+    /// The pipe is full.
+    Partly,
+    /// All is written, or nobody will read it: close it.
+    Wholly,
+}
+
+impl Feed {
+    fn new(pipe: ChildStdin, prompt: String) -> io::Result<Self> {
+        // Our end alone: the agent's blocks as usual.
+        fcntl_setfl(&pipe, fcntl_getfl(&pipe)? | OFlags::NONBLOCK)?;
+        Ok(Self {
+            pipe,
+            bytes: prompt.into_bytes(),
+            written: 0,
+        })
+    }
+
+    /// Writes what the pipe takes.
+    pub(super) fn write(&mut self) -> Fed {
+        loop {
+            let rest = self.bytes.get(self.written..).unwrap_or_default();
+            if rest.is_empty() {
+                return Fed::Wholly;
+            }
+            match self.pipe.write(rest) {
+                Ok(written) => self.written += written,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Fed::Partly,
+                Err(_) => return Fed::Wholly,
+            }
+        }
+    }
+}
+
+impl AsFd for Feed {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.pipe.as_fd()
+    }
+}
