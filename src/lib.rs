@@ -1,7 +1,9 @@
 //! homeostat: GitOps for coding agents.
 
 pub mod adapter;
+pub mod cli;
 pub mod clock;
+pub mod config;
 pub mod diagnostic;
 pub mod dispatch;
 pub mod manifest;
@@ -11,4 +13,5 @@ pub mod prompt;
 pub mod sandbox;
 pub mod shim;
 pub mod task;
+pub mod telemetry;
 pub mod yaml;

@@ -7,5 +7,5 @@ fn main() -> ExitCode {
     if let Some(code) = homeostat::shim::main(std::env::args_os()) {
         return code;
     }
-    ExitCode::SUCCESS
+    homeostat::cli::run(std::env::args_os())
 }

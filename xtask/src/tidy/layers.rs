@@ -78,7 +78,7 @@ const LAYERS: &[Layer] = &[
     layer(4, "daemon", ALL_BUT_CLI),
     layer(4, "cli", &[
         "model", "diagnostic", "yaml", "manifest", "plan", "config", "telemetry", "source", "git",
-        "process", "shim", "host", "worktree", "store", "api", "daemon",
+        "process", "shim", "host", "worktree", "store", "api", "daemon", "clock",
     ]),
 ];
 

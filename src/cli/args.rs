@@ -1,0 +1,61 @@
+//! What may be typed. The doc comments are the help texts.
+
+use clap::{Args, Parser, Subcommand};
+
+use super::commands::{schema, validate, version};
+
+/// GitOps for coding agents: keep a fleet of agents where a git repository says.
+#[derive(Debug, Parser)]
+#[command(
+    name = "homeostat",
+    disable_help_subcommand = true,
+    max_term_width = 100
+)]
+pub(crate) struct Cli {
+    /// Settings of this host.
+    #[command(flatten)]
+    pub(crate) host: HostArgs,
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// Settings of this host that every command takes.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Host settings")]
+pub(crate) struct HostArgs {
+    /// Read settings from this file
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) config: Option<String>,
+    /// Keep, or look for, the daemon's state here
+    #[arg(long, global = true, value_name = "DIR")]
+    pub(crate) data_dir: Option<String>,
+    /// Listen, or reach the daemon, on this UNIX socket
+    #[arg(long, global = true, value_name = "PATH")]
+    pub(crate) socket: Option<String>,
+}
+
+/// Where the manifests are.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct SourceArgs {
+    /// Read manifests from this directory
+    #[arg(long, value_name = "DIR", conflicts_with = "source_repo")]
+    pub(crate) source: Option<String>,
+    /// Read manifests from this local git repository
+    #[arg(long, value_name = "PATH")]
+    pub(crate) source_repo: Option<String>,
+    /// Follow this ref of the repository [default: HEAD]
+    #[arg(long, value_name = "REF", requires = "source_repo")]
+    pub(crate) source_ref: Option<String>,
+    /// Read only this directory of the repository
+    #[arg(long, value_name = "DIR", requires = "source_repo")]
+    pub(crate) source_subdir: Option<String>,
+}
+
+/// The subcommands, in the order that help shows them.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Validate(validate::Args),
+    Schema(schema::Args),
+    Version(version::Args),
+}
