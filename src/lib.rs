@@ -8,6 +8,7 @@ pub mod diagnostic;
 pub mod dispatch;
 pub mod manifest;
 pub mod model;
+pub mod plan;
 pub mod process;
 pub mod prompt;
 pub mod sandbox;

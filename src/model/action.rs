@@ -37,7 +37,9 @@ pub enum Action {
         /// What becomes of its ticket.
         ticket: Option<TicketChange>,
     },
-    /// Records a crossing, and pauses the scope if the budget says so.
+    /// Records a crossing, and pauses the scope if the budget says so. The incident is unique in
+    /// (scope, window, kind), so recording it again only sets the pause anew: a raised ceiling
+    /// that is crossed in its turn pauses again.
     RecordIncident {
         /// The crossing.
         incident: Incident,
@@ -124,13 +126,17 @@ pub enum Action {
 }
 
 impl Action {
-    /// The generation of the spec that the action was planned against; 0 where none matters.
+    /// The generation of the spec that the action was planned against, their sum where several
+    /// matter (it rises when any of them does); 0 where none does. A terminal failure waits for
+    /// it to change.
     pub const fn generation(&self) -> i64 {
         match self {
             Self::EnsureSpaceRoot { generation, .. } | Self::DispatchOnce { generation, .. } => {
                 *generation
             }
-            Self::ProvisionWorktree(order) => order.generation,
+            Self::ProvisionWorktree(order) => {
+                order.generation.saturating_add(order.repo_generation)
+            }
             Self::StartRun(order) => order.generation,
             Self::StopRun { .. }
             | Self::ReapRun { .. }
@@ -172,6 +178,8 @@ pub struct TreeOrder {
     pub generation: i64,
     /// The repo.
     pub repo: Uid,
+    /// The repo's generation: a corrected source ends a terminal failure.
+    pub repo_generation: i64,
     /// The repo's name: the directory's name.
     pub repo_name: String,
     /// Path of the source, as declared.
@@ -253,8 +261,6 @@ pub enum HoldReason {
     PausedByOperator,
     /// The agent is archived.
     AgentArchived,
-    /// A budget pause that gates dispatch holds the agent.
-    PausedByBudget,
     /// Another run of the conversation is live.
     ConversationBusy,
     /// Another run holds a worktree that this one would write.

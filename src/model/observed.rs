@@ -26,6 +26,8 @@ pub struct ObjectState {
     pub revision: Revision,
     /// When it was first seen.
     pub created_at: Timestamp,
+    /// When that generation was accepted.
+    pub generation_since: Timestamp,
     /// The highest generation that was dispatched (Dispatch objects).
     pub dispatched_generation: Option<i64>,
     /// The generation that a first revision brought: it is held while it is still this one.
