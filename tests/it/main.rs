@@ -4,3 +4,4 @@
 #![cfg(test)]
 
 mod process;
+mod schemas;
