@@ -67,22 +67,17 @@ fn summary(loaded: &Loaded) -> String {
     let Checked { files, documents } = loaded.checked;
     let (errors, warnings) = render::count(&loaded.diagnostics);
     let found = match (errors, warnings) {
+        (0, 0) if files == 0 => return "there are no manifests".to_owned(),
         (0, 0) => "valid".to_owned(),
-        (0, warnings) => format!("valid, {}", counted(warnings, "warning")),
+        (0, warnings) => format!("valid, with {}", counted(warnings, "warning")),
         (errors, 0) => counted(errors, "error"),
         (errors, warnings) => {
-            format!(
-                "{}, {}",
-                counted(errors, "error"),
-                counted(warnings, "warning")
-            )
+            let errors = counted(errors, "error");
+            format!("{errors}, {}", counted(warnings, "warning"))
         }
     };
-    format!(
-        "{found}: {} in {}",
-        counted(documents, "document"),
-        counted(files, "file")
-    )
+    let documents = counted(documents, "document");
+    format!("{found} ({documents} in {})", counted(files, "file"))
 }
 
 /// `1 file`, `2 files`.
