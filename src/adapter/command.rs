@@ -128,6 +128,9 @@ impl Parser {
     /// The event of one JSON line. What is none, or what an agent has no business to say, is a
     /// `debug` event that quotes it: nothing is lost, and nothing is believed.
     fn event(&mut self, text: &str) -> Vec<AgentEvent> {
+        if !text.trim_start().starts_with('{') {
+            return vec![debug("not an event", text)];
+        }
         let event = match serde_json::from_str::<AgentEvent>(text) {
             Ok(event) => event,
             Err(error) => return vec![debug(&format!("not an event ({error})"), text)],

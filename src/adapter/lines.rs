@@ -107,3 +107,98 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         Some(std::mem::take(&mut self.line))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::pin::Pin;
+    use std::task::{Context, Poll};
+
+    use tokio::io::ReadBuf;
+
+    use super::*;
+
+    /// A stream that arrives in these pieces; before each it makes the reader wait once.
+    struct Pieces {
+        pieces: Vec<Vec<u8>>,
+        is_ready: bool,
+    }
+
+    impl AsyncRead for Pieces {
+        fn poll_read(
+            mut self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+            buffer: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            self.is_ready = !self.is_ready;
+            if self.is_ready {
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            if let Some(piece) = self.pieces.first_mut() {
+                let some = piece.len().min(buffer.remaining());
+                buffer.put_slice(&piece[..some]);
+                piece.drain(..some);
+                if piece.is_empty() {
+                    self.pieces.remove(0);
+                }
+            }
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    /// All lines. Every future that has to wait is dropped, as a `select!` would.
+    async fn lines_of(pieces: Vec<Vec<u8>>) -> Vec<Line> {
+        let mut lines = Lines::new(Pieces {
+            pieces,
+            is_ready: false,
+        });
+        let mut all = Vec::new();
+        loop {
+            let line = tokio::select! {
+                biased;
+                line = lines.next() => line.expect("a stream that works"),
+                () = std::future::ready(()) => continue,
+            };
+            match line {
+                Some(line) => all.push(line),
+                None => return all,
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn lines_do_not_depend_on_how_they_arrive() {
+        let text = b"one\n\ntwo\r\nno newline";
+        let expected: Vec<Line> = ["one", "", "two\r", "no newline"]
+            .into_iter()
+            .map(Line::from)
+            .collect();
+        for size in 1..=text.len() {
+            let pieces = text.chunks(size).map(<[u8]>::to_vec).collect();
+            assert_eq!(lines_of(pieces).await, expected, "in pieces of {size}");
+        }
+        assert!(lines_of(Vec::new()).await.is_empty());
+        assert_eq!(lines_of(vec![b"\n".to_vec()]).await, [Line::default()]);
+    }
+
+    #[tokio::test]
+    async fn a_long_line_is_cut_and_the_next_one_is_whole() {
+        let mut stream = vec![b'x'; LINE_BYTES_MAX + 3];
+        stream.extend(b"\nnext\n");
+        stream.extend(vec![b'y'; LINE_BYTES_MAX]);
+        let lines = lines_of(vec![stream]).await;
+        let sizes: Vec<_> = lines
+            .iter()
+            .map(|line| (line.bytes.len(), line.dropped))
+            .collect();
+        assert_eq!(sizes, [(LINE_BYTES_MAX, 3), (4, 0), (LINE_BYTES_MAX, 0)]);
+    }
+
+    #[tokio::test]
+    async fn the_end_stays_the_end() {
+        let mut lines = Lines::new(&b"half"[..]);
+        assert_eq!(lines.next().await.ok(), Some(Some(Line::from("half"))));
+        assert_eq!(lines.next().await.ok(), Some(None));
+        assert_eq!(lines.next().await.ok(), Some(None));
+    }
+}

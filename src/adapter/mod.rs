@@ -213,3 +213,6 @@ pub trait EventParser: Send + fmt::Debug {
     /// none from here, for its record must not be able to read as a success.
     fn finish(&mut self, end: EndReason, exit: Exit) -> Vec<AgentEvent>;
 }
+
+#[cfg(test)]
+mod tests;

@@ -19,7 +19,8 @@ pub const SUMMARY_CHARS_MAX: usize = 200;
 /// Everything that decides.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts<'a> {
-    /// Who ended the run: what *we* caused, if we did.
+    /// Who ended the run: what *we* caused, if we did. A stop that was asked for before the daemon
+    /// died is that stop, not [`EndReason::DaemonLost`].
     pub end: EndReason,
     /// How the process went.
     pub exit: Exit,
@@ -81,9 +82,10 @@ pub fn classify(facts: &Facts<'_>) -> Outcome {
             let summary = format!("said nothing for {silence} and was ended");
             caused(Liveness::Stalled, Some(ErrorFamily::SilentRun), summary)
         }
-        // What was finished is not done again, whatever became of the daemon.
-        End::DaemonShutdown | End::DaemonLost if facts.has_done => finished(facts),
+        // An agent may answer our signal with `done`: that ends it, and finishes nothing.
         End::DaemonShutdown => lost("ended because the daemon stopped"),
+        // Nobody had asked it to end: what was finished then is not done again.
+        End::DaemonLost if facts.has_done => finished(facts),
         End::DaemonLost => lost("lost with the daemon that ran it"),
         End::LaunchFailed => launch_failed(facts),
         End::AgentFinished => finished(facts),
@@ -224,4 +226,158 @@ fn first_line(text: &str) -> Option<String> {
     let mut cut: String = flat.chars().take(SUMMARY_CHARS_MAX - 1).collect();
     cut.push('…');
     Some(cut)
+}
+
+#[cfg(test)]
+mod tests {
+    use strum::IntoEnumIterator;
+
+    use super::*;
+
+    const REPLY: &str = "\n  All green.  \nDetails follow.";
+
+    fn facts(end: EndReason) -> Facts<'static> {
+        Facts {
+            end,
+            exit: Exit::with_code(0),
+            has_done: true,
+            last_error: None,
+            reply: REPLY,
+            has_changed_tree: true,
+            silence: Duration::from_secs(900),
+        }
+    }
+
+    fn reported(code: Option<&str>, message: &str) -> ReportedError {
+        ReportedError {
+            code: code.map(ToOwned::to_owned),
+            message: message.to_owned(),
+        }
+    }
+
+    /// One line: status, liveness, family, code, end, whether to try again, summary.
+    fn row(outcome: &Outcome) -> String {
+        let Outcome {
+            status,
+            liveness,
+            family,
+            error_code,
+            summary,
+            end_reason,
+            is_retryable,
+        } = outcome;
+        let family = family.map_or_else(|| "-".to_owned(), |family| family.to_string());
+        let code = error_code.as_deref().unwrap_or("-");
+        let again = if *is_retryable { "again" } else { "final" };
+        format!("{status}/{liveness}/{family} {code} {end_reason} {again}: {summary}")
+    }
+
+    #[test]
+    fn every_end_meets_every_evidence() {
+        let overloaded = reported(Some("overloaded_error"), "Overloaded");
+        let login = reported(Some("authentication_error"), "401 please log in");
+        let own = reported(Some("E42"), "\nrate limit exceeded, 429\nand more");
+        let mute = reported(None, " ");
+        let mut table = Vec::new();
+        for end in EndReason::iter() {
+            let clean = facts(end);
+            let quiet = Facts {
+                reply: " \n",
+                ..clean
+            };
+            let undone = Facts {
+                has_done: false,
+                ..clean
+            };
+            let error = |error| Facts {
+                last_error: Some(error),
+                ..clean
+            };
+            let same_tree = |facts| Facts {
+                has_changed_tree: false,
+                ..facts
+            };
+            let exit = |exit| Facts { exit, ..undone };
+            let rows = [
+                ("done, changed a tree, spoke", clean),
+                ("done, changed a tree", quiet),
+                ("done, spoke", same_tree(clean)),
+                ("done", same_tree(quiet)),
+                (
+                    "done, exit 1",
+                    Facts {
+                        exit: Exit::with_code(1),
+                        ..clean
+                    },
+                ),
+                ("error overloaded_error", error(&overloaded)),
+                ("error authentication_error", error(&login)),
+                ("error of its own", error(&own)),
+                ("error without a word", error(&mute)),
+                (
+                    "error, not done",
+                    Facts {
+                        last_error: Some(&own),
+                        ..undone
+                    },
+                ),
+                ("not done, exit 0", undone),
+                ("not done, exit 3", exit(Exit::with_code(3))),
+                ("not done, signal 9", exit(Exit::by_signal(9))),
+                ("not done, unseen", exit(Exit::default())),
+            ];
+            table.push(format!("{end}"));
+            for (evidence, facts) in rows {
+                table.push(format!("  {evidence:<28}{}", row(&classify(&facts))));
+            }
+        }
+        snapbox::assert_data_eq!(
+            table.join("\n") + "\n",
+            snapbox::file!["../../tests/data/dispatch/classify.txt"].raw()
+        );
+    }
+
+    #[test]
+    fn no_word_of_an_agent_decides() {
+        for prose in [
+            "429 too many requests",
+            "blocked",
+            "sandbox",
+            "budget exceeded",
+        ] {
+            let outcome = classify(&Facts {
+                reply: prose,
+                ..facts(EndReason::AgentFinished)
+            });
+            assert_eq!(outcome.liveness, Liveness::Productive, "{prose}");
+            let error = reported(None, prose);
+            let outcome = classify(&Facts {
+                last_error: Some(&error),
+                ..facts(EndReason::AgentFinished)
+            });
+            assert_eq!(outcome.family, Some(ErrorFamily::Unknown), "{prose}");
+        }
+    }
+
+    #[test]
+    fn a_summary_is_one_bounded_line() {
+        let long = format!("\u{1b}[1m{}\nnext", "é".repeat(300));
+        let summary = classify(&Facts {
+            reply: &long,
+            ..facts(EndReason::AgentFinished)
+        })
+        .summary;
+        assert_eq!(summary.chars().count(), SUMMARY_CHARS_MAX);
+        assert!(
+            summary.starts_with(" [1mé") && summary.ends_with("é…"),
+            "{summary}"
+        );
+        let exact = "x".repeat(SUMMARY_CHARS_MAX);
+        let summary = classify(&Facts {
+            reply: &exact,
+            ..facts(EndReason::AgentFinished)
+        })
+        .summary;
+        assert_eq!(summary, exact);
+    }
 }

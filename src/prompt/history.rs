@@ -56,7 +56,7 @@ pub(super) fn layer(messages: &[&HistoryMessage], older: usize) -> Option<String
 
 fn render(message: &HistoryMessage) -> String {
     format!(
-        "{} ({}):\n{}",
+        "From {}, {}:\n{}",
         one_line(&message.author),
         message.at,
         quote(&message.text)

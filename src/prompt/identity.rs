@@ -64,7 +64,7 @@ pub(super) fn layer(order: &RunOrder, requested_by: Option<&str>) -> String {
         "Where an agent or a workspace is to be named by its id, give exactly these ids."
             .to_owned(),
         format!(
-            "Your commits are by {} <{}>; git is set up so, leave it.",
+            "Your commits have {} <{}> as author and committer; git is set up for that, leave it so.",
             one_line(&order.identity.name),
             one_line(&order.identity.email)
         ),

@@ -14,3 +14,5 @@ pub use history::{HISTORY_CHARS_MAX, HistoryMessage};
 pub use identity::{coauthor_trailer, git_environment};
 pub use layers::{Label, Layer, Prompt, PromptInput, assemble};
 pub use wake::wake_environment;
+#[cfg(test)]
+mod tests;

@@ -10,3 +10,6 @@ mod segment;
 pub use continuation::{CONTINUATION_CHARS_MAX, ChangedTree, continuation_summary};
 pub use fold::{Fold, REST_BYTES_MAX, ReportedError, TEXT_BYTES_MAX, TOOL_BYTES_MAX};
 pub use segment::{Segment, ToolState};
+
+#[cfg(test)]
+mod tests;
