@@ -11,6 +11,7 @@ use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags};
@@ -73,14 +74,22 @@ pub enum CgroupError {
     },
 }
 
+static TRIALS: AtomicU32 = AtomicU32::new(0);
+
 /// The group below which runs get theirs; none when the host has no such place for us. Tried, not
 /// guessed: a group is made there and removed again.
 pub fn find_parent() -> Option<PathBuf> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
     let membership = fs::read_to_string("/proc/self/cgroup").ok()?;
     let parent = own_group(&mounts, &membership)?;
-    let trial = parent.join(format!("homeostat-trial-{}", std::process::id()));
-    fs::create_dir(&trial).ok()?;
+    // Two trials of one process do not meet; one that a dead process of our pid has left does no
+    // harm.
+    let serial = TRIALS.fetch_add(1, Ordering::Relaxed);
+    let trial = parent.join(format!("homeostat-trial-{}-{serial}", std::process::id()));
+    match fs::create_dir(&trial) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return None,
+        Ok(()) | Err(_) => {}
+    }
     let works = trial.join("cgroup.kill").exists() && can_write(&parent.join("cgroup.procs"));
     (fs::remove_dir(&trial).is_ok() && works).then_some(parent)
 }

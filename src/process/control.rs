@@ -21,7 +21,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::model::process::ProcessIdentity;
+use crate::model::process::{Exit, ProcessIdentity};
 
 /// The version of this protocol. Daemon and shim are one binary; they differ when the file was
 /// replaced under a running daemon.
@@ -80,7 +80,7 @@ pub struct Prepare {
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Launch {
-    /// Program and arguments. A program without `/` is looked up in the `PATH` of `env`.
+    /// The program's absolute path, then its arguments.
     pub argv: Vec<String>,
     /// The whole environment.
     pub env: BTreeMap<String, String>,
@@ -209,10 +209,8 @@ pub enum Stage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Exited {
-    /// The agent's exit code; none when a signal ended it, or it could not be ended.
-    pub code: Option<i32>,
-    /// The signal that ended it.
-    pub signal: Option<i32>,
+    /// The agent's own end; neither is set when it could not be ended.
+    pub exit: Exit,
     /// Processes that it left behind and that were killed.
     pub leftovers_killed: u32,
     /// Processes that could not be killed, the agent included.

@@ -119,15 +119,20 @@ impl Stat {
             return Ok(None);
         };
         let path = PathBuf::from(format!("/proc/{pid}/stat"));
-        match fs::read(&path) {
-            Ok(text) => Self::parse(&text).map(Some).ok_or(LookError::Parse { pid }),
-            // Absent from `/proc` is only gone if the kernel says so too.
-            Err(error) if is_absent(&error) => match test_kill_process(raw) {
-                Err(Errno::SRCH) => Ok(None),
-                Ok(()) | Err(_) => Err(LookError::Hidden { pid }),
-            },
-            Err(source) => Err(LookError::Read { path, source }),
+        // A pid that is reused between two looks seems hidden once, but not again and again.
+        for _ in 0..3 {
+            match fs::read(&path) {
+                Ok(text) => return Self::parse(&text).map(Some).ok_or(LookError::Parse { pid }),
+                // Absent from `/proc` is only gone if the kernel says so too.
+                Err(error) if is_absent(&error) => {
+                    if test_kill_process(raw) == Err(Errno::SRCH) {
+                        return Ok(None);
+                    }
+                }
+                Err(source) => return Err(LookError::Read { path, source }),
+            }
         }
+        Err(LookError::Hidden { pid })
     }
 
     /// Parses a `stat` line. The command in parentheses may hold anything, also `)` and newlines.

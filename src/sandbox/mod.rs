@@ -116,7 +116,7 @@ pub struct LaunchPlan {
 /// It prints neither.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Program {
-    /// Program and arguments. A program without `/` is looked up in the `PATH` of `env`.
+    /// The program's absolute path, then its arguments.
     pub argv: Vec<String>,
     /// The whole environment: the process has these variables and no others. It should hold
     /// [`RUN_MARK`](crate::process::table::RUN_MARK), by which strays are found.

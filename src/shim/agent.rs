@@ -47,6 +47,13 @@ fn spawn(launch: &Launch) -> Result<std::process::Child, Failed> {
     let Some((program, arguments)) = launch.argv.split_first() else {
         return Err(refused(Stage::Exec, "there is no program"));
     };
+    // Another one would be looked for in directories that the agent's environment names.
+    if !program.starts_with('/') {
+        return Err(refused(
+            Stage::Exec,
+            format!("{program:?} is no absolute path"),
+        ));
+    }
     // Such a name would come out as another variable.
     if let Some(name) = launch
         .env

@@ -12,7 +12,7 @@ use rustix::process::{
 use super::agent::{Agent, Fed};
 use super::link::{Heard, Link, failed, refused};
 use super::signals::{Notice, Signals};
-use crate::model::process::ProcessIdentity;
+use crate::model::process::{Exit, ProcessIdentity};
 use crate::process::control::{Exited, Failed, Stage};
 use crate::process::deadline::{Deadline, poll_until};
 use crate::process::{Pidfd, descendants};
@@ -175,8 +175,10 @@ impl Watch<'_> {
         let agent = self.agent.pid.as_raw_nonzero().get().cast_unsigned();
         let leftovers = killed.iter().filter(|process| process.pid != agent).count();
         Exited {
-            code: progress.status.and_then(WaitStatus::exit_status),
-            signal: progress.status.and_then(WaitStatus::terminating_signal),
+            exit: Exit {
+                code: progress.status.and_then(WaitStatus::exit_status),
+                signal: progress.status.and_then(WaitStatus::terminating_signal),
+            },
             leftovers_killed: u32::try_from(leftovers).unwrap_or(u32::MAX),
             left: u32::try_from(left).unwrap_or(u32::MAX),
         }
