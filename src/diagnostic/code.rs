@@ -134,7 +134,7 @@ codes! {
         right "tickets/2026-01.yaml, tickets/2026-02.yaml, …"
     }
     AmbiguousText "H0114" "ambiguous-text" Warning "Text that older YAML reads as true or false." {
-        "Bare `yes`, `no`, `on`, `off`, `y` and `n` are text here, as YAML 1.2 says; other programs read them as true or false. Quotes say what is meant."
+        "Bare `yes`, `no`, `on` and `off` are text here, as YAML 1.2 says; other programs read them as true or false. Quotes say what is meant."
         wrong "labels:\n  enabled: yes"
         right "labels:\n  enabled: \"yes\""
     }

@@ -86,7 +86,6 @@ pub struct ObjectName {
     /// Its kind.
     pub kind: String,
     /// Its workspace, if it has one.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub workspace: Option<String>,
     /// Its name.
     pub name: String,

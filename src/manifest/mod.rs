@@ -58,6 +58,8 @@ mod envelope;
 mod refine;
 pub mod schema;
 mod shape;
+#[cfg(test)]
+mod tests;
 mod walk;
 
 pub use decode::{CatalogError, catalog_of};

@@ -137,10 +137,6 @@ impl Compiler<'_> {
                 return Err(error(&format!("{keyword}: {value}")));
             }
         }
-        if shape.pattern.is_some() && shape.form.is_none() {
-            let text = |keyword| members.get(keyword).and_then(Value::as_str);
-            shape.form = text("description").map(str::to_owned);
-        }
         Ok(shape)
     }
 
@@ -216,7 +212,14 @@ impl Compiler<'_> {
         let name = target.as_str().and_then(|it| it.strip_prefix("#/$defs/"));
         let definition = name.and_then(|name| self.definitions?.get(name));
         match definition {
-            Some(definition) if depth < REFERENCES_MAX => self.shape(definition, path, depth + 1),
+            Some(definition) if depth < REFERENCES_MAX => {
+                let mut shape = self.shape(definition, path, depth + 1)?;
+                if shape.pattern.is_some() {
+                    let description = definition.get("description");
+                    shape.form = description.and_then(Value::as_str).map(str::to_owned);
+                }
+                Ok(shape)
+            }
             Some(_) => Err(error("a recursive reference".to_owned())),
             None => Err(error(format!("the unknown reference {target}"))),
         }

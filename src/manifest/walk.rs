@@ -76,6 +76,9 @@ enum BorrowedStep<'t> {
 impl<'t> Walker<'t> {
     /// Checks one value; `owner` is the key that it belongs to.
     fn value(&mut self, shape: &'t Shape, node: NodeRef<'t>, owner: Range) {
+        if node.is_broken() {
+            return;
+        }
         let is = match node.value() {
             Value::Null => Types::NULL,
             Value::Bool(_) => Types::BOOLEAN,
@@ -123,7 +126,11 @@ impl<'t> Walker<'t> {
             && !shape.forbidden.as_ref().is_some_and(|it| it.is_match(text));
         if !matches {
             let message = format!("{field} does not have the right form: {}", quote(text));
-            self.fault(Code::BadFormat, range, text, message, shape.form.clone());
+            let help = shape.form.clone().or_else(|| {
+                let pattern = shape.pattern.as_ref()?;
+                Some(format!("it must match `{}`", pattern.as_str()))
+            });
+            self.fault(Code::BadFormat, range, text, message, help);
         }
         if fits && matches && node.is_plain() && is_ambiguous(text) {
             let message = format!("{} is text here, not true or false", quote(text));
@@ -191,7 +198,8 @@ impl<'t> Walker<'t> {
             Value::Null => "empty",
             Value::Bool(_) => "true or false",
             Value::Integer(_) => "a number",
-            Value::Float(_) => "a number with a fraction",
+            Value::Float(value) if value.abs() < 1e18 => "a number with a fraction",
+            Value::Float(_) => "a number of that size",
             Value::String(_) => "text",
             Value::Sequence(_) => "a list",
             Value::Mapping(_) => "a mapping",

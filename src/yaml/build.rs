@@ -99,14 +99,17 @@ impl<'f, 'a> Builder<'f, 'a> {
             return self.set_key(Key::Merge(range));
         }
         let value = match &properties.tag {
-            None if plain => scalar::resolve(text),
-            None => Value::String(text),
+            None if plain => Some(scalar::resolve(text)),
+            None => Some(Value::String(text)),
             Some(tag) => self.tagged(tag, text, range),
         };
+        let broken = value.is_none();
+        let value = value.unwrap_or(Value::Null);
         let node = Node {
             value,
             range,
             plain,
+            broken,
             weight: 1,
             height: 0,
         };
@@ -176,6 +179,7 @@ impl<'f, 'a> Builder<'f, 'a> {
             value,
             range: place,
             plain: false,
+            broken: false,
             weight: weight + extra,
             height,
         };
@@ -193,7 +197,7 @@ impl<'f, 'a> Builder<'f, 'a> {
                 "the alias stands for a value that contains it",
             );
             self.report(diagnostic);
-            return self.place_null(range);
+            return self.place_broken(range);
         };
         let (weight, height) = (self.nodes[id].weight, self.nodes[id].height);
         if self.open.len() + height > DEPTH_MAX {
@@ -224,7 +228,13 @@ impl<'f, 'a> Builder<'f, 'a> {
         let diagnostic = Diagnostic::new(Code::BadAlias, self.span(range), message)
             .with_help("mark the value with `&name` earlier in the same document");
         self.report(diagnostic);
-        self.place_null(range)
+        self.place_broken(range)
+    }
+
+    /// The innermost list or mapping in brackets that is open.
+    pub(super) fn open_bracket(&self) -> Option<Range> {
+        let range = self.open.last()?.range;
+        (range.end.offset > range.start.offset).then_some(range)
     }
 
     /// The document, if it has content, and what was wrong with it.
@@ -279,7 +289,7 @@ impl<'f, 'a> Builder<'f, 'a> {
         Outcome::GoOn
     }
 
-    fn place_null(&mut self, range: Range) -> Outcome {
+    fn place_broken(&mut self, range: Range) -> Outcome {
         if self.awaits_key() {
             return self.set_key(Key::Bad);
         }
@@ -287,6 +297,7 @@ impl<'f, 'a> Builder<'f, 'a> {
             value: Value::Null,
             range,
             plain: false,
+            broken: true,
             weight: 1,
             height: 0,
         };
@@ -418,9 +429,9 @@ impl<'f, 'a> Builder<'f, 'a> {
         added
     }
 
-    fn tagged(&mut self, tag: &Tagged, text: Cow<'a, str>, range: Range) -> Value<'a> {
+    fn tagged(&mut self, tag: &Tagged, text: Cow<'a, str>, range: Range) -> Option<Value<'a>> {
         let shown = match tag {
-            Tagged::Core(suffix) if suffix == "str" => return Value::String(text),
+            Tagged::Core(suffix) if suffix == "str" => return Some(Value::String(text)),
             Tagged::Core(suffix) => {
                 let value = scalar::resolve(text);
                 let fits = match &value {
@@ -431,15 +442,15 @@ impl<'f, 'a> Builder<'f, 'a> {
                     Value::String(_) | Value::Sequence(_) | Value::Mapping(_) => false,
                 };
                 if fits {
-                    return value;
+                    return Some(value);
                 }
                 format!("!!{suffix}")
             }
-            Tagged::Other(tag) if tag == "!" => return Value::String(text),
+            Tagged::Other(tag) if tag == "!" => return Some(Value::String(text)),
             Tagged::Other(tag) => tag.clone(),
         };
         self.bad_tag(&shown, range);
-        Value::Null
+        None
     }
 
     fn check_tag(&mut self, properties: &Properties, own: &str, range: Range) {

@@ -21,6 +21,7 @@ pub fn parse<'a>(file: &str, bytes: &'a [u8]) -> Parsed<'a> {
     match text_of(file, bytes) {
         Ok((text, base)) => Reader {
             file,
+            bytes,
             base,
             parsed: &mut parsed,
         }
@@ -79,6 +80,7 @@ fn text_of<'a>(file: &str, bytes: &'a [u8]) -> Result<(&'a str, u32), Box<Diagno
 
 struct Reader<'r, 'a> {
     file: &'r str,
+    bytes: &'a [u8],
     base: u32,
     parsed: &'r mut Parsed<'a>,
 }
@@ -124,7 +126,7 @@ impl<'a> Reader<'_, 'a> {
                     feed(&mut builder, event, range)
                 }
                 Some(Err(error)) => {
-                    self.report(&error, index);
+                    self.report(&error, index, builder.open_bracket());
                     Outcome::Abandon
                 }
             };
@@ -158,18 +160,37 @@ impl<'a> Reader<'_, 'a> {
         self.parsed.diagnostics.push(diagnostic);
     }
 
-    fn report(&mut self, error: &ScanError, index: u32) {
-        let span = Range::at(self.position(*error.marker())).in_file(self.file);
-        let diagnostic = if *error.kind() == ErrorKind::RecursionLimitExceeded {
-            super::build::too_deep(span)
-        } else {
-            let diagnostic = Diagnostic::new(Code::Syntax, span, error.kind().to_string());
-            match help_for(error.kind()) {
-                Some(help) => diagnostic.with_help(help),
-                None => diagnostic,
+    /// Reports a syntax error; `bracket` is the innermost one that is open.
+    fn report(&mut self, error: &ScanError, index: u32, bracket: Option<Range>) {
+        let mut position = self.position(*error.marker());
+        if is_about_tabs(error.kind()) && self.follows_tab(position) {
+            position.offset -= 1;
+            position.column -= 1;
+        }
+        let span = Range::at(position).in_file(self.file);
+        let diagnostic = match (error.kind(), bracket) {
+            (ErrorKind::RecursionLimitExceeded, _) => super::build::too_deep(span),
+            // A bracket that was forgotten shows on a later line only.
+            (kind, Some(bracket)) if bracket.start.line < position.line => {
+                let message = "the bracket that is opened here is not closed";
+                let bracket = bracket.in_file(self.file);
+                Diagnostic::new(Code::Syntax, bracket, message)
+                    .with_label(span, format!("as seen here: {kind}"))
+            }
+            (kind, _) => {
+                let diagnostic = Diagnostic::new(Code::Syntax, span, kind.to_string());
+                match help_for(kind) {
+                    Some(help) => diagnostic.with_help(help),
+                    None => diagnostic,
+                }
             }
         };
         self.parsed.diagnostics.push(diagnostic.in_document(index));
+    }
+
+    fn follows_tab(&self, position: Position) -> bool {
+        let before = (position.offset as usize).checked_sub(1);
+        before.is_some_and(|at| self.bytes.get(at) == Some(&b'\t'))
     }
 
     fn position(&self, marker: Marker) -> Position {
@@ -209,13 +230,21 @@ fn feed<'a>(builder: &mut Builder<'_, 'a>, event: Event<'a>, range: Range) -> Ou
     }
 }
 
+fn is_about_tabs(kind: &ErrorKind) -> bool {
+    matches!(
+        kind,
+        ErrorKind::TabNotAllowed
+            | ErrorKind::TabInBlockIndentation
+            | ErrorKind::TabInIndentation
+            | ErrorKind::TabInPlainScalar
+            | ErrorKind::TabAtBlockScalarStart
+    )
+}
+
 /// What to try, where the parser's own words leave that open.
 fn help_for(kind: &ErrorKind) -> Option<&'static str> {
     match kind {
-        ErrorKind::TabNotAllowed
-        | ErrorKind::TabInBlockIndentation
-        | ErrorKind::TabInIndentation
-        | ErrorKind::TabAtBlockScalarStart => Some("indent with spaces"),
+        kind if is_about_tabs(kind) => Some("indent with spaces"),
         ErrorKind::UnclosedFlowCollection { .. }
         | ErrorKind::UnexpectedEofFlowSequence
         | ErrorKind::UnexpectedEofFlowMapping => Some("close the bracket that was opened here"),

@@ -17,7 +17,7 @@ pub(super) fn resolve(text: Cow<'_, str>) -> Value<'_> {
 
 /// Whether programs that read YAML 1.1 take this scalar for a truth value.
 pub fn is_ambiguous(text: &str) -> bool {
-    const WORDS: [&str; 6] = ["yes", "no", "on", "off", "y", "n"];
+    const WORDS: [&str; 4] = ["yes", "no", "on", "off"];
     WORDS.iter().any(|word| word.eq_ignore_ascii_case(text))
 }
 

@@ -38,6 +38,8 @@ pub struct Node<'a> {
     pub range: Range,
     /// Whether it is a scalar without quotes.
     pub plain: bool,
+    /// Whether it stands in for a value that was reported and dropped.
+    pub broken: bool,
     /// How many values it stands for, itself included.
     pub(super) weight: usize,
     /// How many levels of nesting it holds, itself included if it is a collection.
@@ -108,6 +110,12 @@ impl<'t> NodeRef<'t> {
     /// Whether it is a scalar without quotes.
     pub fn is_plain(self) -> bool {
         self.node.plain
+    }
+
+    /// Whether it stands in for a value that was reported and dropped: nothing about it is worth
+    /// saying.
+    pub fn is_broken(self) -> bool {
+        self.node.broken
     }
 
     /// Keys, their places and values, if it is a mapping.

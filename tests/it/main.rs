@@ -7,3 +7,4 @@ mod cli;
 mod env;
 mod process;
 mod schemas;
+mod validate;

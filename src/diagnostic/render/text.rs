@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use annotate_snippets::{AnnotationKind, Element, Group, Level, Origin, Renderer, Snippet};
 
-use crate::diagnostic::{Diagnostic, Severity, Span, is_unprintable};
+use crate::diagnostic::{Diagnostic, Label, Severity, Span, is_unprintable};
 
 /// Whether the output may colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,19 +49,16 @@ fn block(diagnostic: &Diagnostic, sources: &BTreeMap<&str, &[u8]>, renderer: &Re
             diagnostic.code.id(),
             diagnostic.code.slug()
         ));
-    let mut group = Group::with_title(title).element(excerpt(
-        &diagnostic.span,
-        AnnotationKind::Primary,
-        None,
-        sources,
-    ));
-    for label in &diagnostic.labels {
-        group = group.element(excerpt(
-            &label.span,
-            AnnotationKind::Context,
-            Some(printable(&label.message)),
-            sources,
-        ));
+    let (beside, elsewhere): (Vec<&Label>, Vec<&Label>) =
+        diagnostic.labels.iter().partition(|label| {
+            let (this, that) = (&diagnostic.span, &label.span);
+            this.file == that.file && this.range.start.line == that.range.start.line
+        });
+    let primary = (&diagnostic.span, AnnotationKind::Primary, None);
+    let beside = beside.into_iter().map(mark);
+    let mut group = Group::with_title(title).element(excerpt(primary, beside, sources));
+    for label in elsewhere {
+        group = group.element(excerpt(mark(label), [], sources));
     }
     if let Some(help) = &diagnostic.help {
         group = group.element(Level::HELP.message(printable(help)));
@@ -71,27 +68,38 @@ fn block(diagnostic: &Diagnostic, sources: &BTreeMap<&str, &[u8]>, renderer: &Re
     block
 }
 
-/// The first line of a span with its caret, or only its place when the line cannot be shown.
-fn excerpt<'a>(
-    span: &Span,
-    kind: AnnotationKind,
-    label: Option<String>,
+/// A place with what is drawn under it and said beside it.
+type Mark<'d> = (&'d Span, AnnotationKind, Option<String>);
+
+fn mark(label: &Label) -> Mark<'_> {
+    let message = Some(printable(&label.message));
+    (&label.span, AnnotationKind::Context, message)
+}
+
+/// The first line of a mark's place, with the mark and those `beside` it on the same line; only
+/// the place when the line cannot be shown.
+fn excerpt<'d>(
+    (span, kind, label): Mark<'d>,
+    beside: impl IntoIterator<Item = Mark<'d>>,
     sources: &BTreeMap<&str, &[u8]>,
-) -> Element<'a> {
+) -> Element<'static> {
     let path = printable(&span.file);
     let start = span.range.start;
-    let line = sources
-        .get(span.file.as_str())
-        .and_then(|bytes| line_around(bytes, span));
-    let Some((line, marked)) = line else {
+    let bytes = sources.get(span.file.as_str()).copied();
+    let Some((line, marked)) = bytes.and_then(|bytes| line_around(bytes, span)) else {
         let origin = Origin::path(path).line(start.line as usize);
         return origin.char_column(start.column as usize).into();
     };
-    Snippet::source(line)
+    let mut snippet = Snippet::source(line)
         .path(path)
         .line_start(start.line as usize)
-        .annotation(kind.span(marked).label(label))
-        .into()
+        .annotation(kind.span(marked).label(label));
+    for (span, kind, label) in beside {
+        if let Some((_, marked)) = bytes.and_then(|bytes| line_around(bytes, span)) {
+            snippet = snippet.annotation(kind.span(marked).label(label));
+        }
+    }
+    snippet.into()
 }
 
 /// The line where `span` begins, made harmless, and which bytes of it the span covers.

@@ -66,9 +66,10 @@ fn over_fleet(context: &mut Context<'_>, object: &ObjectRef, spec: &BudgetPolicy
 
 fn over_object(context: &mut Context<'_>, object: &ObjectRef, spec: &BudgetPolicySpec, kind: Kind) {
     let Some(workspace) = &object.workspace else {
-        let message = format!("a budget over a {kind} belongs to a workspace, and none is named");
+        let message = format!("a budget over one {kind} belongs to a workspace, and none is named");
         context
             .report(Code::WorkspaceMissing, object, at!["metadata"], message)
+            .at_key()
             .help("add `workspace`");
         return;
     };

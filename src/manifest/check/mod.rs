@@ -118,6 +118,12 @@ impl Finding {
         self
     }
 
+    /// The last key of the path, not its value.
+    fn at_key(&mut self) -> &mut Self {
+        self.target.is_key = true;
+        self
+    }
+
     fn label(&mut self, target: Target, message: &str) -> &mut Self {
         self.labels.push((target, message.to_owned()));
         self

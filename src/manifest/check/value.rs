@@ -117,9 +117,10 @@ pub(super) fn variables_are_settable(context: &mut Context<'_>) {
             };
             let path: Vec<Step> = at!["spec", "env", name.as_str()];
             let message = format!("{} {problem}", quote(name));
-            let finding = context.report(Code::BadVariable, object, path, message);
-            finding.target.is_key = true;
-            finding.help("letters, digits and `_`, not beginning with a digit or `HOMEOSTAT_`");
+            context
+                .report(Code::BadVariable, object, path, message)
+                .at_key()
+                .help("letters, digits and `_`, not beginning with a digit or `HOMEOSTAT_`");
         }
     }
 }
