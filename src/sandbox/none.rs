@@ -1,7 +1,7 @@
 //! The backend without a sandbox: a shim starts the agent as the run's user, and watches it.
 //!
 //! The daemon's side. Blocking, with a deadline on every answer; what runs afterwards is handed out
-//! as descriptors ([`Running::into_parts`]) for the caller's event loop.
+//! as descriptors ([`Running`]) for the caller's event loop.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -8,7 +8,7 @@ use super::scalar;
 use super::tree::Value;
 use crate::diagnostic::is_unprintable;
 
-/// JSON as a YAML document without a `---`, ending in a newline. [`parse`](super::parse) reads back
+/// JSON as a YAML document without a `---`, ending in a newline. [`parse`](super::parse()) reads back
 /// the same value as far as it is within the parser's limits; the depth of `value` is the
 /// recursion's.
 pub fn emit(value: &Json) -> String {

@@ -1,7 +1,7 @@
 //! YAML as a tree whose every key and value knows its place.
 //!
-//! [`parse`] reads all documents of a file and goes on after faults; nothing in it recurses, and
-//! every size is bounded by [`limits`], so hostile input is a finding. [`emit`] writes. Scalars
+//! [`parse()`] reads all documents of a file and goes on after faults; nothing in it recurses, and
+//! every size is bounded by [`limits`], so hostile input is a finding. [`emit()`] writes. Scalars
 //! follow the core schema of YAML 1.2: `no` is text, `"3"` is text, `0777` is a number.
 
 mod build;

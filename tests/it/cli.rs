@@ -18,15 +18,18 @@ fn version_is_one_line_or_json() {
     text.stdout_eq(str![[r#"
 homeostat [VERSION]
 
-"#]]).stderr_eq("");
+"#]])
+        .stderr_eq("");
     let json = env.homeostat(&["version", "--output", "json"]).assert();
-    json.success().stdout_eq(str![[r#"
+    json.success()
+        .stdout_eq(str![[r#"
 {
   "version": "[VERSION]",
   "apiVersion": "homeostat/v1alpha1"
 }
 
-"#]]).stderr_eq("");
+"#]])
+        .stderr_eq("");
 }
 
 #[test]
@@ -51,7 +54,8 @@ Host settings:
       --data-dir <DIR>  Keep, or look for, the daemon's state here
       --socket <PATH>   Listen, or reach the daemon, on this UNIX socket
 
-"#]]).stderr_eq("");
+"#]])
+        .stderr_eq("");
 }
 
 #[test]
@@ -114,7 +118,8 @@ fn validate_reports_every_fault_of_every_file_with_its_place() {
          adpater: echo\n",
     );
     let found = env.homeostat(&["validate", "fleet"]).assert().code(1);
-    found.stdout_eq(str![[r#"
+    found
+        .stdout_eq(str![[r#"
 error[H0203 unknown-kind]: there is no kind `Agnet`
  --> fleet/b.yaml:2:7
   |
@@ -137,12 +142,16 @@ error[H0301 unknown-field]: unknown field `adpater`
   |
   = help: did you mean `adapter`?
 
-"#]]).stderr_eq(str![[r#"
+"#]])
+        .stderr_eq(str![[r#"
 3 errors (3 documents in 2 files)
 
 "#]]);
     let found = env.homeostat(&["validate", "-o", "json", "fleet/b.yaml"]);
-    found.assert().code(1).stdout_eq(str![[r#"
+    found
+        .assert()
+        .code(1)
+        .stdout_eq(str![[r#"
 {
   "formatVersion": "1.0",
   "valid": false,
@@ -234,7 +243,8 @@ error[H0301 unknown-field]: unknown field `adpater`
   ]
 }
 
-"#]]).stderr_eq("");
+"#]])
+        .stderr_eq("");
 }
 
 #[test]
@@ -264,7 +274,8 @@ fn warnings_pass_unless_they_are_denied() {
         VALID.replace("core }", "core, labels: { enabled: yes } }"),
     );
     let passed = env.homeostat(&["validate"]).assert().success();
-    passed.stdout_eq(str![[r#"
+    passed
+        .stdout_eq(str![[r#"
 warning[H0114 ambiguous-text]: `yes` is text here, not true or false
  --> a.yaml:3:44
   |
@@ -273,7 +284,8 @@ warning[H0114 ambiguous-text]: `yes` is text here, not true or false
   |
   = help: write `"yes"`
 
-"#]]).stderr_eq(str![[r#"
+"#]])
+        .stderr_eq(str![[r#"
 valid, with 1 warning (1 document in 1 file)
 
 "#]]);
@@ -310,7 +322,8 @@ fn schemas_are_printed_or_written() {
     let one = env.homeostat(&["schema", "workspace"]).assert().success();
     one.stdout_eq(snapbox::file!["../../schemas/workspace.schema.json"]);
     let all = env.homeostat(&["schema", "--out", "made/schemas"]).assert();
-    all.success().stdout_eq(str![[r#"
+    all.success()
+        .stdout_eq(str![[r#"
 made/schemas/fleet.schema.json
 made/schemas/workspace.schema.json
 made/schemas/repo.schema.json
@@ -323,7 +336,8 @@ made/schemas/dispatch.schema.json
 made/schemas/schedule.schema.json
 made/schemas/homeostat.schema.json
 
-"#]]).stderr_eq("");
+"#]])
+        .stderr_eq("");
     let written = std::fs::read(env.work().join("made/schemas/fleet.schema.json")).unwrap();
     let checked_in = concat!(env!("CARGO_MANIFEST_DIR"), "/schemas/fleet.schema.json");
     assert_eq!(written, std::fs::read(checked_in).unwrap());

@@ -159,12 +159,17 @@ fn body(tokens: &[Token]) -> Option<&[Token]> {
     None
 }
 
+/// As clippy counts: neither comments nor blank lines, those in strings included.
 fn code_lines(tokens: &[Token]) -> usize {
-    let lines: BTreeSet<usize> = tokens
-        .iter()
-        .flat_map(|token| token.line..=token.end)
-        .collect();
+    let lines: BTreeSet<usize> = tokens.iter().flat_map(token_lines).collect();
     lines.len()
+}
+
+fn token_lines(token: &Token) -> impl Iterator<Item = usize> {
+    let lines = token.text.split('\n').enumerate();
+    lines
+        .filter(|(index, line)| *index == 0 || !line.trim().is_empty())
+        .map(|(index, _)| token.line + index)
 }
 
 #[cfg(test)]
@@ -236,8 +241,8 @@ mod tests {
     #[test]
     fn bodies_are_found() {
         let text =
-            "trait T { fn a(); fn b() { \"x\ny\"; } } type F = fn(u8); fn c() { fn d() { 1; } }";
+            "trait T { fn a(); fn b() { \"x\n\ny\"; } } type F = fn(u8); fn c() { fn d() { 1; } }";
         let tokens = lex::tokens(text);
-        assert_eq!(functions(&tokens), [("b", 1, 2), ("c", 2, 1), ("d", 2, 1)]);
+        assert_eq!(functions(&tokens), [("b", 1, 2), ("c", 3, 1), ("d", 3, 1)]);
     }
 }
