@@ -13,6 +13,7 @@ pub mod process;
 pub mod prompt;
 pub mod sandbox;
 pub mod shim;
+pub mod store;
 pub mod task;
 pub mod telemetry;
 pub mod yaml;

@@ -1,7 +1,7 @@
 //! What agents emit and what the daemon publishes.
 
 use serde::{Deserialize, Serialize};
-use strum::{Display, EnumString};
+use strum::{Display, EnumIter, EnumString};
 
 use super::run::Usage;
 
@@ -135,7 +135,18 @@ impl AgentEvent {
 
 /// What the daemon publishes through the outbox.
 #[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, Display, EnumString,
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    Display,
+    EnumString,
+    EnumIter,
 )]
 pub enum DomainEventType {
     /// A revision became the desired state.

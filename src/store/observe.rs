@@ -1,0 +1,225 @@
+//! Observed state: everything that rows can tell, of one instant.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+use rusqlite::{Connection, Row, params};
+
+use super::sql::{At, Columns, Text};
+use super::{Store, StoreError, operator, revision, status, tree, wake};
+use crate::model::budget::{BudgetPause, IncidentKind, ScopeKey, Window};
+use crate::model::id::{RunId, Uid, WakeId, WorktreeId};
+use crate::model::kind::ObjectRef;
+use crate::model::observed::{ObjectState, Observed, TicketState, Worktree};
+use crate::model::run::{EndedRun, LiveRun};
+use crate::model::spec::BudgetScopeKind;
+use crate::model::units::Money;
+use crate::model::wake::QueuedWake;
+
+impl Store {
+    /// Everything that rows tell the planner, in one snapshot. What they cannot tell is left at its
+    /// default: `spend`, `estop`, `is_draining`, `backend`, and every run's `is_attached`.
+    /// Operators' pauses that expired by `now` are left out.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn observe(&self, now: Timestamp) -> Result<Observed, StoreError> {
+        self.connections
+            .read("observed state", move |conn| {
+                Ok(Observed {
+                    revision: revision::current(conn)?,
+                    objects: objects(conn)?,
+                    roots: tree::roots(conn)?,
+                    worktrees: worktrees(conn)?,
+                    wakes: pending_wakes(conn)?,
+                    live_runs: live_runs(conn)?,
+                    ended_runs: ended_runs(conn)?,
+                    tickets: tickets(conn)?,
+                    schedule_slots: schedule_slots(conn)?,
+                    operator_pauses: operator::pauses(conn, None, now)?,
+                    budget_pauses: budget_pauses(conn)?,
+                    incidents: incidents(conn)?,
+                    backoffs: status::backoffs(conn)?,
+                    ..Observed::default()
+                })
+            })
+            .await
+    }
+
+    /// What a scope spent in a window, by the time at which the cost arose, and how many runs of
+    /// it have no known cost.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn spend(
+        &self,
+        scope: ScopeKey,
+        window: &Window,
+    ) -> Result<(Money, u32), StoreError> {
+        let (start, end) = (window.start, window.end);
+        self.connections
+            .read("spend", move |conn| {
+                conn.prepare_cached(&format!(
+                    "SELECT coalesce(sum(micros), 0) AS spent, count(*) - count(micros) AS unpriced
+                     FROM ledger WHERE at >= ?1 AND at < ?2 AND {}",
+                    scope_condition(scope.kind)
+                ))?
+                .query_row(params![At(start), At(end), scope.uid.map(Text)], |row| {
+                    Ok((row.money("spent")?, row.count32("unpriced")?))
+                })
+            })
+            .await
+    }
+}
+
+/// Which entries are a scope's; `?3` is its uid.
+const fn scope_condition(kind: BudgetScopeKind) -> &'static str {
+    match kind {
+        BudgetScopeKind::Agent => "agent = ?3",
+        BudgetScopeKind::Space => "space = ?3",
+        BudgetScopeKind::Workspace => "workspace = ?3",
+        BudgetScopeKind::Repo => {
+            "EXISTS (SELECT 1 FROM ledger_repos WHERE entry = ledger.seq AND repo = ?3)"
+        }
+        BudgetScopeKind::Fleet => "?3 IS NULL",
+    }
+}
+
+fn objects(conn: &Connection) -> rusqlite::Result<BTreeMap<ObjectRef, ObjectState>> {
+    conn.prepare_cached("SELECT * FROM objects WHERE deleted_at IS NULL")?
+        .query_map([], |row| {
+            Ok((row.reference("reference")?, object_state(row)?))
+        })?
+        .collect()
+}
+
+/// A row of `objects`.
+pub(super) fn object_state(row: &Row<'_>) -> rusqlite::Result<ObjectState> {
+    Ok(ObjectState {
+        uid: row.text("uid")?,
+        generation: row.get("generation")?,
+        generation_since: row.at("generation_since")?,
+        spec_hash: row.get("spec_hash")?,
+        revision: row.revision("revision")?,
+        created_at: row.at("created_at")?,
+        dispatched_generation: row.get("dispatched_generation")?,
+        first_revision_generation: row.get("first_revision_generation")?,
+        deletion_requested_at: row.at_opt("deletion_requested_at")?,
+    })
+}
+
+fn worktrees(conn: &Connection) -> rusqlite::Result<BTreeMap<WorktreeId, Worktree>> {
+    conn.prepare_cached("SELECT * FROM worktrees")?
+        .query_map([], |row| tree::worktree(row).map(|it| (it.id, it)))?
+        .collect()
+}
+
+fn pending_wakes(conn: &Connection) -> rusqlite::Result<Vec<QueuedWake>> {
+    let mut wakes: Vec<QueuedWake> = conn
+        .prepare_cached("SELECT * FROM wakes WHERE state = 'pending'")?
+        .query_map([], wake::queued_wake)?
+        .collect::<rusqlite::Result<_>>()?;
+    wakes.sort_by_key(|queued| (queued.wake.priority, queued.sequence));
+    Ok(wakes)
+}
+
+fn live_runs(conn: &Connection) -> rusqlite::Result<BTreeMap<RunId, LiveRun>> {
+    let mut repos =
+        conn.prepare_cached("SELECT repo FROM run_trees WHERE run = ?1 ORDER BY repo")?;
+    let mut statement = conn.prepare_cached(
+        "SELECT r.*, w.cause AS cause FROM runs r JOIN wakes w ON w.id = r.wake
+         WHERE r.status IN ('pending', 'running')",
+    )?;
+    let mut rows = statement.query([])?;
+    let mut runs = BTreeMap::new();
+    while let Some(row) = rows.next()? {
+        let id: RunId = row.text("id")?;
+        let run = LiveRun {
+            id,
+            wake: row.text("wake")?,
+            status: row.text("status")?,
+            workspace: row.text("workspace")?,
+            agent: row.text("agent")?,
+            space: row.text("space")?,
+            conversation: row.text("conversation")?,
+            ticket: row.text_opt("ticket")?,
+            cause: row.text_opt("cause")?,
+            repos: repos
+                .query_map([Text(id)], |row| row.text("repo"))?
+                .collect::<rusqlite::Result<_>>()?,
+            stop_requested: row.text_opt("stop_requested")?,
+            started_at: row.at("started_at")?,
+            is_attached: false,
+        };
+        runs.insert(id, run);
+    }
+    Ok(runs)
+}
+
+fn ended_runs(conn: &Connection) -> rusqlite::Result<Vec<EndedRun>> {
+    let mut wakes = conn.prepare_cached("SELECT * FROM wakes WHERE id = ?1")?;
+    let mut statement = conn.prepare_cached(
+        "SELECT * FROM runs WHERE status IN ('completed', 'error') AND is_settled = 0 ORDER BY seq",
+    )?;
+    let mut rows = statement.query([])?;
+    let mut runs = Vec::new();
+    while let Some(row) = rows.next()? {
+        let id: WakeId = row.text("wake")?;
+        runs.push(EndedRun {
+            id: row.text("id")?,
+            wake: wakes.query_row([Text(id)], wake::queued_wake)?.wake,
+            status: row.text("status")?,
+            liveness: row.text("liveness")?,
+            family: row.text_opt("error_family")?,
+            end_reason: row.text("end_reason")?,
+            continuation: row.get("continuation")?,
+            ended_at: row.at("ended_at")?,
+        });
+    }
+    Ok(runs)
+}
+
+fn tickets(conn: &Connection) -> rusqlite::Result<BTreeMap<Uid, TicketState>> {
+    conn.prepare_cached(
+        "SELECT t.* FROM tickets t JOIN objects o ON o.uid = t.uid WHERE o.deleted_at IS NULL",
+    )?
+    .query_map([], |row| {
+        let state = TicketState {
+            status: row.text("status")?,
+            assignee: row.text_opt("assignee")?,
+            assignments: row.count32("assignments")?,
+        };
+        Ok((row.text("uid")?, state))
+    })?
+    .collect()
+}
+
+fn schedule_slots(conn: &Connection) -> rusqlite::Result<BTreeMap<Uid, Timestamp>> {
+    conn.prepare_cached("SELECT uid, last_slot FROM schedules")?
+        .query_map([], |row| Ok((row.text("uid")?, row.at("last_slot")?)))?
+        .collect()
+}
+
+fn budget_pauses(conn: &Connection) -> rusqlite::Result<BTreeMap<ScopeKey, BudgetPause>> {
+    conn.prepare_cached("SELECT * FROM budget_pauses")?
+        .query_map([], |row| {
+            let scope = row.scope()?;
+            let pause = BudgetPause {
+                scope,
+                window: row.get("window")?,
+                spent: row.money("spent_micros")?,
+                ceiling: row.money("ceiling_micros")?,
+                since: row.at("since")?,
+            };
+            Ok((scope, pause))
+        })?
+        .collect()
+}
+
+fn incidents(conn: &Connection) -> rusqlite::Result<BTreeSet<(ScopeKey, String, IncidentKind)>> {
+    conn.prepare_cached("SELECT scope_kind, scope_uid, window, kind FROM incidents")?
+        .query_map([], |row| {
+            Ok((row.scope()?, row.get("window")?, row.text("kind")?))
+        })?
+        .collect()
+}

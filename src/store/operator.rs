@@ -1,0 +1,183 @@
+//! What operators say at the command line: pauses, and the audit of who did what.
+
+use jiff::Timestamp;
+use rusqlite::{Connection, Row, params};
+use serde::Serialize;
+use serde_json::{Value, json};
+use strum::{Display, EnumIter, EnumString};
+
+use super::sql::{At, Columns, Json, Text};
+use super::{Effect, Store, StoreError};
+use crate::model::id::Uid;
+use crate::model::observed::OperatorPause;
+
+/// Kinds of override.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Display, EnumString, EnumIter)]
+#[strum(serialize_all = "camelCase")]
+pub(super) enum OverrideKind {
+    Pause,
+}
+
+/// One entry of the audit.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AuditEntry {
+    /// Rises with every entry.
+    pub seq: i64,
+    /// When.
+    pub at: Timestamp,
+    /// Who.
+    pub actor: String,
+    /// Did what.
+    pub action: String,
+    /// To what.
+    pub subject: String,
+    /// Particulars; metadata only.
+    pub detail: Value,
+}
+
+impl Store {
+    /// Pauses an agent on an operator's word. A pause with the same id changes nothing.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn pause(&self, pause: OperatorPause) -> Result<Effect, StoreError> {
+        self.connections
+            .write("pause", move |conn| {
+                let inserted = conn
+                    .prepare_cached(
+                        "INSERT INTO overrides (id, kind, target, by, reason, since, until)
+                         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (id) DO NOTHING",
+                    )?
+                    .execute(params![
+                        Text(pause.id),
+                        Text(OverrideKind::Pause),
+                        Text(pause.target),
+                        pause.by,
+                        pause.reason,
+                        At(pause.since),
+                        pause.until.map(At)
+                    ])?;
+                if inserted == 1 {
+                    let detail = json!({ "reason": pause.reason, "until": pause.until });
+                    insert_audit(
+                        conn,
+                        pause.since,
+                        &pause.by,
+                        "pause",
+                        &pause.target.to_string(),
+                        &detail,
+                    )?;
+                }
+                Ok(Effect::applied_if(inserted == 1))
+            })
+            .await
+    }
+
+    /// Removes every operator's pause of `target`, and nothing else. How many there were.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn resume(&self, target: Uid, by: String, now: Timestamp) -> Result<u32, StoreError> {
+        self.connections
+            .write("resume", move |conn| {
+                let removed = conn
+                    .prepare_cached(
+                        "UPDATE overrides SET removed_at = ?2, removed_by = ?3
+                         WHERE target = ?1 AND removed_at IS NULL
+                           AND (until IS NULL OR until > ?2)",
+                    )?
+                    .execute(params![Text(target), At(now), by])?;
+                if removed > 0 {
+                    let detail = json!({ "removed": removed });
+                    insert_audit(conn, now, &by, "resume", &target.to_string(), &detail)?;
+                }
+                Ok(u32::try_from(removed).unwrap_or(u32::MAX))
+            })
+            .await
+    }
+
+    /// Records that `actor` did `action` to `subject`. Metadata only: no prompts, no secrets.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn audit(
+        &self,
+        actor: String,
+        action: String,
+        subject: String,
+        detail: Value,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        self.connections
+            .write("audit entry", move |conn| {
+                insert_audit(conn, now, &actor, &action, &subject, &detail)
+            })
+            .await
+    }
+
+    /// The latest entries of the audit, the latest first.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn audit_log(&self, limit: u32) -> Result<Vec<AuditEntry>, StoreError> {
+        self.connections
+            .read("audit", move |conn| {
+                conn.prepare_cached("SELECT * FROM audit ORDER BY seq DESC LIMIT ?1")?
+                    .query_map([limit], |row| {
+                        Ok(AuditEntry {
+                            seq: row.get("seq")?,
+                            at: row.at("at")?,
+                            actor: row.get("actor")?,
+                            action: row.get("action")?,
+                            subject: row.get("subject")?,
+                            detail: row.json("detail_json")?,
+                        })
+                    })?
+                    .collect()
+            })
+            .await
+    }
+}
+
+fn insert_audit(
+    conn: &Connection,
+    at: Timestamp,
+    actor: &str,
+    action: &str,
+    subject: &str,
+    detail: &Value,
+) -> rusqlite::Result<()> {
+    conn.prepare_cached(
+        "INSERT INTO audit (at, actor, action, subject, detail_json) VALUES (?1, ?2, ?3, ?4, ?5)",
+    )?
+    .execute(params![At(at), actor, action, subject, Json(detail)])?;
+    Ok(())
+}
+
+/// Pauses that hold at `now`, in the order of setting; of one target if it is given.
+pub(super) fn pauses(
+    conn: &Connection,
+    target: Option<Uid>,
+    now: Timestamp,
+) -> rusqlite::Result<Vec<OperatorPause>> {
+    conn.prepare_cached(
+        "SELECT * FROM overrides
+         WHERE kind = 'pause' AND removed_at IS NULL AND (until IS NULL OR until > ?2)
+           AND (?1 IS NULL OR target = ?1)
+         ORDER BY seq",
+    )?
+    .query_map(params![target.map(Text), At(now)], operator_pause)?
+    .collect()
+}
+
+fn operator_pause(row: &Row<'_>) -> rusqlite::Result<OperatorPause> {
+    Ok(OperatorPause {
+        id: row.text("id")?,
+        target: row.text("target")?,
+        by: row.get("by")?,
+        reason: row.get("reason")?,
+        since: row.at("since")?,
+        until: row.at_opt("until")?,
+    })
+}

@@ -1,0 +1,471 @@
+//! Working roots, worktrees, and what was saved of those that went.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use serde::Serialize;
+use serde_json::json;
+
+use super::sql::{At, Columns, Text};
+use super::{Effect, Store, StoreError, outbox};
+use crate::model::event::DomainEventType;
+use crate::model::id::{Uid, WorktreeId};
+use crate::model::observed::{SpaceRoot, TreePhase, Worktree};
+
+/// A commit that keeps what a worktree had.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Salvage {
+    /// The ref in the repo's cache.
+    pub reference: String,
+    /// The commit, hex.
+    pub commit: String,
+}
+
+/// A salvage as recorded.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SalvageView {
+    /// The worktree that it was taken of.
+    pub worktree: WorktreeId,
+    /// Its workspace.
+    pub workspace: Uid,
+    /// Its space.
+    pub space: Uid,
+    /// Its repo.
+    pub repo: Uid,
+    /// The repo's name then.
+    pub repo_name: String,
+    /// The branch it was on.
+    pub branch: String,
+    /// The ref in the repo's cache.
+    pub reference: String,
+    /// The commit, hex.
+    pub commit: String,
+    /// When.
+    pub at: Timestamp,
+}
+
+impl Store {
+    /// Records that a space's root is about to be made. One that is recorded stays as it is.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn record_root(
+        &self,
+        workspace: Uid,
+        space: Uid,
+        path: String,
+        now: Timestamp,
+    ) -> Result<Effect, StoreError> {
+        self.connections
+            .write("working root", move |conn| {
+                if let Some(stale) = not_usable(root_phase(conn, space)?, "the working root") {
+                    return Ok(stale);
+                }
+                let inserted = conn
+                    .prepare_cached(
+                        "INSERT INTO roots (space, workspace, path, phase, created_at)
+                         VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (space) DO NOTHING",
+                    )?
+                    .execute(params![
+                        Text(space),
+                        Text(workspace),
+                        path,
+                        Text(TreePhase::Provisioning),
+                        At(now)
+                    ])?;
+                Ok(Effect::applied_if(inserted == 1))
+            })
+            .await
+    }
+
+    /// Records that a space's root is complete, with exactly these overlay directories by agent.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn root_ready(
+        &self,
+        space: Uid,
+        overlays: BTreeMap<Uid, String>,
+    ) -> Result<Effect, StoreError> {
+        self.connections
+            .write("working root", move |conn| {
+                let phase = root_phase(conn, space)?;
+                if phase.is_none() {
+                    return Ok(Effect::stale(format!("space {space} has no working root")));
+                }
+                if let Some(stale) = not_usable(phase, "the working root") {
+                    return Ok(stale);
+                }
+                if phase == Some(TreePhase::Ready) && overlays_of(conn, space)? == overlays {
+                    return Ok(Effect::Unchanged);
+                }
+                conn.prepare_cached("DELETE FROM overlays WHERE space = ?1")?
+                    .execute([Text(space)])?;
+                for (agent, path) in &overlays {
+                    conn.prepare_cached(
+                        "INSERT INTO overlays (space, agent, path) VALUES (?1, ?2, ?3)",
+                    )?
+                    .execute(params![Text(space), Text(agent), path])?;
+                }
+                conn.prepare_cached("UPDATE roots SET phase = ?2 WHERE space = ?1")?
+                    .execute(params![Text(space), Text(TreePhase::Ready)])?;
+                Ok(Effect::Applied)
+            })
+            .await
+    }
+
+    /// Records that a space's root is on its way to the trash. Stale while worktrees are in it.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn root_reclaiming(&self, space: Uid) -> Result<Effect, StoreError> {
+        self.connections
+            .write("working root", move |conn| {
+                match root_phase(conn, space)? {
+                    None => return Ok(Effect::stale(format!("space {space} has no working root"))),
+                    Some(TreePhase::Reclaiming) => return Ok(Effect::Unchanged),
+                    Some(TreePhase::Provisioning | TreePhase::Ready) => {}
+                }
+                if has_worktrees(conn, space)? {
+                    return Ok(Effect::stale("worktrees are still in the root".to_owned()));
+                }
+                conn.prepare_cached("UPDATE roots SET phase = ?2 WHERE space = ?1")?
+                    .execute(params![Text(space), Text(TreePhase::Reclaiming)])?;
+                Ok(Effect::Applied)
+            })
+            .await
+    }
+
+    /// Forgets a space's root, after it went; publishes `SpaceReclaimed`.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn remove_root(&self, space: Uid, now: Timestamp) -> Result<Effect, StoreError> {
+        self.connections
+            .write("working root", move |conn| {
+                if has_worktrees(conn, space)? {
+                    return Ok(Effect::stale("worktrees are still in the root".to_owned()));
+                }
+                let workspace: Option<Uid> = conn
+                    .prepare_cached("DELETE FROM roots WHERE space = ?1 RETURNING workspace")?
+                    .query_row([Text(space)], |row| row.text("workspace"))
+                    .optional()?;
+                let Some(workspace) = workspace else {
+                    return Ok(Effect::Unchanged);
+                };
+                outbox::publish(
+                    conn,
+                    DomainEventType::SpaceReclaimed,
+                    Some(workspace),
+                    &space.to_string(),
+                    &json!({ "space": space }),
+                    now,
+                )?;
+                Ok(Effect::Applied)
+            })
+            .await
+    }
+
+    /// Records that a worktree is about to be made; its phase is `provisioning` whatever the
+    /// argument says. One that is recorded stays as it is.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn record_worktree(
+        &self,
+        worktree: Worktree,
+        now: Timestamp,
+    ) -> Result<Effect, StoreError> {
+        self.connections
+            .write("worktree", move |conn| {
+                let phase = worktree_phase(conn, worktree.id)?;
+                if let Some(stale) = not_usable(phase, "the worktree") {
+                    return Ok(stale);
+                }
+                let inserted = conn
+                    .prepare_cached(
+                        "INSERT INTO worktrees (id, workspace, space, repo, repo_name, path,
+                           branch, base, backend, phase, created_at)
+                         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, NULL, ?8, ?9, ?10)
+                         ON CONFLICT (id) DO NOTHING",
+                    )?
+                    .execute(params![
+                        Text(worktree.id),
+                        Text(worktree.workspace),
+                        Text(worktree.space),
+                        Text(worktree.repo),
+                        worktree.repo_name,
+                        worktree.path,
+                        worktree.branch,
+                        Text(worktree.backend),
+                        Text(TreePhase::Provisioning),
+                        At(now)
+                    ])?;
+                Ok(Effect::applied_if(inserted == 1))
+            })
+            .await
+    }
+
+    /// Records that a worktree is complete, from `base`; publishes `SpaceProvisioned` when no other
+    /// worktree of the space is in the making.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn worktree_ready(
+        &self,
+        id: WorktreeId,
+        base: String,
+        now: Timestamp,
+    ) -> Result<Effect, StoreError> {
+        self.connections
+            .write("worktree", move |conn| {
+                match worktree_phase(conn, id)? {
+                    None => return Ok(Effect::stale(format!("worktree {id} is not recorded"))),
+                    Some(TreePhase::Ready) => return Ok(Effect::Unchanged),
+                    Some(TreePhase::Reclaiming) => {
+                        return Ok(Effect::stale(format!("worktree {id} is being reclaimed")));
+                    }
+                    Some(TreePhase::Provisioning) => {}
+                }
+                let (workspace, space): (Uid, Uid) = conn
+                    .prepare_cached(
+                        "UPDATE worktrees SET phase = ?2, base = ?3 WHERE id = ?1
+                         RETURNING workspace, space",
+                    )?
+                    .query_row(params![Text(id), Text(TreePhase::Ready), base], |row| {
+                        Ok((row.text("workspace")?, row.text("space")?))
+                    })?;
+                let is_unfinished = conn
+                    .prepare_cached("SELECT 1 FROM worktrees WHERE space = ?1 AND phase = ?2")?
+                    .exists(params![Text(space), Text(TreePhase::Provisioning)])?;
+                if !is_unfinished {
+                    outbox::publish(
+                        conn,
+                        DomainEventType::SpaceProvisioned,
+                        Some(workspace),
+                        &space.to_string(),
+                        &json!({ "space": space }),
+                        now,
+                    )?;
+                }
+                Ok(Effect::Applied)
+            })
+            .await
+    }
+
+    /// Records that a worktree is on its way to the trash. Stale while a run holds it.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn worktree_reclaiming(&self, id: WorktreeId) -> Result<Effect, StoreError> {
+        self.connections
+            .write("worktree", move |conn| {
+                match worktree_phase(conn, id)? {
+                    None => return Ok(Effect::stale(format!("worktree {id} is not recorded"))),
+                    Some(TreePhase::Reclaiming) => return Ok(Effect::Unchanged),
+                    Some(TreePhase::Provisioning | TreePhase::Ready) => {}
+                }
+                let is_leased = conn
+                    .prepare_cached("SELECT 1 FROM leases WHERE worktree = ?1")?
+                    .exists([Text(id)])?;
+                if is_leased {
+                    return Ok(Effect::stale(format!("a live run holds worktree {id}")));
+                }
+                conn.prepare_cached("UPDATE worktrees SET phase = ?2 WHERE id = ?1")?
+                    .execute(params![Text(id), Text(TreePhase::Reclaiming)])?;
+                Ok(Effect::Applied)
+            })
+            .await
+    }
+
+    /// Records what was saved of a worktree, before the tree goes.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn record_salvage(
+        &self,
+        id: WorktreeId,
+        salvage: Salvage,
+        now: Timestamp,
+    ) -> Result<Effect, StoreError> {
+        self.connections
+            .write("salvage", move |conn| {
+                insert_salvage(conn, id, &salvage, now)
+            })
+            .await
+    }
+
+    /// Forgets a worktree, after it went. A salvage that is given is recorded first.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn remove_worktree(
+        &self,
+        id: WorktreeId,
+        salvage: Option<Salvage>,
+        now: Timestamp,
+    ) -> Result<Effect, StoreError> {
+        self.connections
+            .write("removal of a worktree", move |conn| {
+                match worktree_phase(conn, id)? {
+                    None => return Ok(Effect::Unchanged),
+                    Some(phase @ (TreePhase::Provisioning | TreePhase::Ready)) => {
+                        return Ok(Effect::stale(format!("worktree {id} is {phase}")));
+                    }
+                    Some(TreePhase::Reclaiming) => {}
+                }
+                if let Some(salvage) = &salvage {
+                    let _recorded_or_known = insert_salvage(conn, id, salvage, now)?;
+                }
+                conn.prepare_cached("DELETE FROM worktrees WHERE id = ?1")?
+                    .execute([Text(id)])?;
+                Ok(Effect::Applied)
+            })
+            .await
+    }
+
+    /// Every worktree, in id order.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn worktrees(&self) -> Result<Vec<Worktree>, StoreError> {
+        self.connections
+            .read("worktrees", |conn| {
+                conn.prepare_cached("SELECT * FROM worktrees ORDER BY id")?
+                    .query_map([], worktree)?
+                    .collect()
+            })
+            .await
+    }
+
+    /// Salvages, the latest first; of one space if it is given.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn salvages(&self, space: Option<Uid>) -> Result<Vec<SalvageView>, StoreError> {
+        self.connections
+            .read("salvages", move |conn| {
+                conn.prepare_cached(
+                    "SELECT * FROM salvages WHERE ?1 IS NULL OR space = ?1 ORDER BY seq DESC",
+                )?
+                .query_map([space.map(Text)], salvage_view)?
+                .collect()
+            })
+            .await
+    }
+}
+
+fn root_phase(conn: &Connection, space: Uid) -> rusqlite::Result<Option<TreePhase>> {
+    conn.prepare_cached("SELECT phase FROM roots WHERE space = ?1")?
+        .query_row([Text(space)], |row| row.text("phase"))
+        .optional()
+}
+
+pub(super) fn worktree_phase(
+    conn: &Connection,
+    id: WorktreeId,
+) -> rusqlite::Result<Option<TreePhase>> {
+    conn.prepare_cached("SELECT phase FROM worktrees WHERE id = ?1")?
+        .query_row([Text(id)], |row| row.text("phase"))
+        .optional()
+}
+
+fn not_usable(phase: Option<TreePhase>, what: &str) -> Option<Effect> {
+    (phase == Some(TreePhase::Reclaiming))
+        .then(|| Effect::stale(format!("{what} is being reclaimed")))
+}
+
+fn has_worktrees(conn: &Connection, space: Uid) -> rusqlite::Result<bool> {
+    conn.prepare_cached("SELECT 1 FROM worktrees WHERE space = ?1")?
+        .exists([Text(space)])
+}
+
+fn overlays_of(conn: &Connection, space: Uid) -> rusqlite::Result<BTreeMap<Uid, String>> {
+    conn.prepare_cached("SELECT agent, path FROM overlays WHERE space = ?1")?
+        .query_map([Text(space)], |row| {
+            Ok((row.text("agent")?, row.get("path")?))
+        })?
+        .collect()
+}
+
+fn insert_salvage(
+    conn: &Connection,
+    id: WorktreeId,
+    salvage: &Salvage,
+    now: Timestamp,
+) -> rusqlite::Result<Effect> {
+    if worktree_phase(conn, id)?.is_none() {
+        return Ok(Effect::stale(format!("worktree {id} is not recorded")));
+    }
+    let inserted = conn
+        .prepare_cached(
+            "INSERT INTO salvages (worktree, workspace, space, repo, repo_name, branch, reference,
+               commit_id, at)
+             SELECT id, workspace, space, repo, repo_name, branch, ?2, ?3, ?4
+             FROM worktrees WHERE id = ?1
+             ON CONFLICT (worktree, reference) DO NOTHING",
+        )?
+        .execute(params![
+            Text(id),
+            salvage.reference,
+            salvage.commit,
+            At(now)
+        ])?;
+    Ok(Effect::applied_if(inserted == 1))
+}
+
+/// Every root with its overlays.
+pub(super) fn roots(conn: &Connection) -> rusqlite::Result<BTreeMap<Uid, SpaceRoot>> {
+    let mut roots: BTreeMap<Uid, SpaceRoot> = conn
+        .prepare_cached("SELECT space, path, phase FROM roots")?
+        .query_map([], |row| {
+            let root = SpaceRoot {
+                path: row.get("path")?,
+                phase: row.text("phase")?,
+                overlays: BTreeMap::new(),
+            };
+            Ok((row.text("space")?, root))
+        })?
+        .collect::<rusqlite::Result<_>>()?;
+    let mut statement = conn.prepare_cached("SELECT space, agent, path FROM overlays")?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let space: Uid = row.text("space")?;
+        if let Some(root) = roots.get_mut(&space) {
+            root.overlays.insert(row.text("agent")?, row.get("path")?);
+        }
+    }
+    Ok(roots)
+}
+
+/// A row of `worktrees`.
+pub(super) fn worktree(row: &Row<'_>) -> rusqlite::Result<Worktree> {
+    Ok(Worktree {
+        id: row.text("id")?,
+        workspace: row.text("workspace")?,
+        space: row.text("space")?,
+        repo: row.text("repo")?,
+        repo_name: row.get("repo_name")?,
+        path: row.get("path")?,
+        branch: row.get("branch")?,
+        base: row.get("base")?,
+        backend: row.text("backend")?,
+        phase: row.text("phase")?,
+    })
+}
+
+fn salvage_view(row: &Row<'_>) -> rusqlite::Result<SalvageView> {
+    Ok(SalvageView {
+        worktree: row.text("worktree")?,
+        workspace: row.text("workspace")?,
+        space: row.text("space")?,
+        repo: row.text("repo")?,
+        repo_name: row.get("repo_name")?,
+        branch: row.get("branch")?,
+        reference: row.get("reference")?,
+        commit: row.get("commit_id")?,
+        at: row.at("at")?,
+    })
+}

@@ -1,0 +1,480 @@
+//! Messages and wakes: durable before they are acknowledged.
+
+use jiff::Timestamp;
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use serde::Serialize;
+use serde_json::json;
+use strum::{Display, EnumIter, EnumString};
+
+use super::sql::{At, Columns, Json, Text};
+use super::{Store, StoreError, outbox};
+use crate::model::event::DomainEventType;
+use crate::model::id::{ConversationId, MessageId, RunId, Uid, WakeId};
+use crate::model::wake::{QueuedWake, Wake, WakeState};
+
+/// Characters of a message that its event carries.
+const PREVIEW_MAX: usize = 120;
+
+/// Who wrote a message.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "kind", rename_all = "camelCase")]
+pub enum Author {
+    /// A person.
+    Human {
+        /// Name or address.
+        name: String,
+    },
+    /// An agent.
+    Agent {
+        /// Its uid.
+        uid: Uid,
+        /// What it was called then.
+        name: String,
+    },
+    /// The daemon.
+    System,
+}
+
+/// The stored kind of an author.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Display, EnumString, EnumIter)]
+#[strum(serialize_all = "camelCase")]
+pub(super) enum AuthorKind {
+    Human,
+    Agent,
+    System,
+}
+
+/// A message to save.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewMessage {
+    /// Its id.
+    pub id: MessageId,
+    /// The workspace of the space.
+    pub workspace: Uid,
+    /// The space.
+    pub space: Uid,
+    /// The thread.
+    pub conversation: ConversationId,
+    /// Who wrote it.
+    pub author: Author,
+    /// The words.
+    pub text: String,
+    /// The person on whose behalf.
+    pub requested_by: Option<String>,
+    /// When.
+    pub created_at: Timestamp,
+}
+
+/// A saved message.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MessageView {
+    /// Rises with every message.
+    pub seq: i64,
+    /// Its id.
+    pub id: MessageId,
+    /// The space.
+    pub space: Uid,
+    /// The thread.
+    pub conversation: ConversationId,
+    /// Who wrote it.
+    pub author: Author,
+    /// The words.
+    pub text: String,
+    /// The run whose reply it is.
+    pub run: Option<RunId>,
+    /// The person on whose behalf.
+    pub requested_by: Option<String>,
+    /// When.
+    pub created_at: Timestamp,
+}
+
+/// What came of a request to post or to wake.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Posted {
+    /// The message, if there is one.
+    pub message: Option<MessageId>,
+    /// The wake, if there is one.
+    pub wake: Option<WakeId>,
+    /// Whether this was stored before under the same idempotency key or id; the ids are the first
+    /// request's.
+    pub was_duplicate: bool,
+}
+
+/// A wake and how far it has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WakeRecord {
+    /// Rises with every wake.
+    pub sequence: i64,
+    /// How far it has come.
+    pub state: WakeState,
+    /// The wake.
+    pub wake: Wake,
+    /// When it was finished or cancelled.
+    pub ended_at: Option<Timestamp>,
+    /// Why it was cancelled.
+    pub because: Option<String>,
+    /// The run that serves it.
+    pub run: Option<RunId>,
+}
+
+impl Store {
+    /// Saves a message, and the wake that it causes, in one transaction; publishes
+    /// `MessageReceived` unless the text is blank. A repeated idempotency key saves nothing and
+    /// answers what the first request did.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn post_message(
+        &self,
+        message: NewMessage,
+        wake: Option<Wake>,
+        idempotency_key: Option<String>,
+    ) -> Result<Posted, StoreError> {
+        self.connections
+            .write("message", move |conn| {
+                if let Some(posted) = earlier(conn, idempotency_key.as_deref())? {
+                    return Ok(posted);
+                }
+                let saved = Saved {
+                    run: None,
+                    message: &message,
+                };
+                let is_new = save_message(conn, &saved)?;
+                if let Some(wake) = &wake {
+                    insert_wake(conn, wake)?;
+                }
+                let posted = Posted {
+                    message: Some(message.id),
+                    wake: wake.map(|wake| wake.id),
+                    was_duplicate: !is_new,
+                };
+                remember(
+                    conn,
+                    idempotency_key.as_deref(),
+                    &posted,
+                    message.created_at,
+                )?;
+                Ok(posted)
+            })
+            .await
+    }
+
+    /// Records a wake that no message caused (`dispatch`, `retry`).
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn record_wake(
+        &self,
+        wake: Wake,
+        idempotency_key: Option<String>,
+    ) -> Result<Posted, StoreError> {
+        self.connections
+            .write("wake", move |conn| {
+                if let Some(posted) = earlier(conn, idempotency_key.as_deref())? {
+                    return Ok(posted);
+                }
+                let posted = Posted {
+                    message: None,
+                    wake: Some(wake.id),
+                    was_duplicate: !insert_wake(conn, &wake)?,
+                };
+                remember(conn, idempotency_key.as_deref(), &posted, wake.created_at)?;
+                Ok(posted)
+            })
+            .await
+    }
+
+    /// One wake.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn wake(&self, id: WakeId) -> Result<Option<WakeRecord>, StoreError> {
+        self.connections
+            .read("wake", move |conn| {
+                conn.prepare_cached(&format!("{WAKE_RECORDS} WHERE wakes.id = ?1"))?
+                    .query_row([Text(id)], wake_record)
+                    .optional()
+            })
+            .await
+    }
+
+    /// Wakes in one state, in the order of recording; the latest `limit`.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn wakes(&self, state: WakeState, limit: u32) -> Result<Vec<WakeRecord>, StoreError> {
+        self.connections
+            .read("wakes", move |conn| {
+                let sql = format!(
+                    "{WAKE_RECORDS} WHERE wakes.state = ?1 ORDER BY wakes.seq DESC LIMIT ?2"
+                );
+                let mut wakes: Vec<WakeRecord> = conn
+                    .prepare_cached(&sql)?
+                    .query_map(params![Text(state), limit], wake_record)?
+                    .collect::<rusqlite::Result<_>>()?;
+                wakes.reverse();
+                Ok(wakes)
+            })
+            .await
+    }
+
+    /// The latest `limit` messages of a conversation, before `before` if it is given; oldest first.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn messages(
+        &self,
+        conversation: ConversationId,
+        before: Option<i64>,
+        limit: u32,
+    ) -> Result<Vec<MessageView>, StoreError> {
+        self.connections
+            .read("messages", move |conn| {
+                let mut messages: Vec<MessageView> = conn
+                    .prepare_cached(
+                        "SELECT * FROM messages WHERE conversation = ?1 AND seq < ?2
+                         ORDER BY seq DESC LIMIT ?3",
+                    )?
+                    .query_map(
+                        params![Text(conversation), before.unwrap_or(i64::MAX), limit],
+                        message_view,
+                    )?
+                    .collect::<rusqlite::Result<_>>()?;
+                messages.reverse();
+                Ok(messages)
+            })
+            .await
+    }
+
+    /// One message.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn message(&self, id: MessageId) -> Result<Option<MessageView>, StoreError> {
+        self.connections
+            .read("message", move |conn| {
+                conn.prepare_cached("SELECT * FROM messages WHERE id = ?1")?
+                    .query_row([Text(id)], message_view)
+                    .optional()
+            })
+            .await
+    }
+}
+
+fn earlier(conn: &Connection, key: Option<&str>) -> rusqlite::Result<Option<Posted>> {
+    let Some(key) = key else { return Ok(None) };
+    conn.prepare_cached("SELECT message, wake FROM idempotency_keys WHERE key = ?1")?
+        .query_row([key], |row| {
+            Ok(Posted {
+                message: row.text_opt("message")?,
+                wake: row.text_opt("wake")?,
+                was_duplicate: true,
+            })
+        })
+        .optional()
+}
+
+fn remember(
+    conn: &Connection,
+    key: Option<&str>,
+    posted: &Posted,
+    at: Timestamp,
+) -> rusqlite::Result<()> {
+    let Some(key) = key else { return Ok(()) };
+    conn.prepare_cached(
+        "INSERT INTO idempotency_keys (key, message, wake, created_at) VALUES (?1, ?2, ?3, ?4)",
+    )?
+    .execute(params![
+        key,
+        posted.message.map(Text),
+        posted.wake.map(Text),
+        At(at)
+    ])?;
+    Ok(())
+}
+
+/// A message and the run whose reply it is.
+pub(super) struct Saved<'a> {
+    pub(super) run: Option<RunId>,
+    pub(super) message: &'a NewMessage,
+}
+
+/// Saves a message and publishes it. False when its id is stored already.
+pub(super) fn save_message(conn: &Connection, saved: &Saved<'_>) -> rusqlite::Result<bool> {
+    let message = saved.message;
+    ensure_conversation(
+        conn,
+        message.conversation,
+        message.space,
+        message.created_at,
+    )?;
+    let (kind, author, agent) = match &message.author {
+        Author::Human { name } => (AuthorKind::Human, name.as_str(), None),
+        Author::Agent { uid, name } => (AuthorKind::Agent, name.as_str(), Some(*uid)),
+        Author::System => (AuthorKind::System, "homeostat", None),
+    };
+    let inserted = conn
+        .prepare_cached(
+            "INSERT INTO messages (id, conversation, space, author_kind, author, agent, text, run,
+               requested_by, created_at)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) ON CONFLICT (id) DO NOTHING",
+        )?
+        .execute(params![
+            Text(message.id),
+            Text(message.conversation),
+            Text(message.space),
+            Text(kind),
+            author,
+            agent.map(Text),
+            message.text,
+            saved.run.map(Text),
+            message.requested_by,
+            At(message.created_at)
+        ])?;
+    if inserted == 0 {
+        return Ok(false);
+    }
+    if !message.text.trim().is_empty() {
+        let payload = json!({
+            "messageId": message.id,
+            "space": message.space,
+            "conversation": message.conversation,
+            "senderName": author,
+            "isAgentMessage": agent.is_some(),
+            "contentPreview": message.text.chars().take(PREVIEW_MAX).collect::<String>(),
+            "requestedBy": message.requested_by,
+            "runId": saved.run,
+        });
+        outbox::publish(
+            conn,
+            DomainEventType::MessageReceived,
+            Some(message.workspace),
+            &message.id.to_string(),
+            &payload,
+            message.created_at,
+        )?;
+    }
+    Ok(true)
+}
+
+pub(super) fn ensure_conversation(
+    conn: &Connection,
+    id: ConversationId,
+    space: Uid,
+    now: Timestamp,
+) -> rusqlite::Result<()> {
+    conn.prepare_cached(
+        "INSERT INTO conversations (id, space, created_at) VALUES (?1, ?2, ?3)
+         ON CONFLICT (id) DO NOTHING",
+    )?
+    .execute(params![Text(id), Text(space), At(now)])?;
+    Ok(())
+}
+
+/// Records a wake. False when its id is stored already, in whatever state.
+pub(super) fn insert_wake(conn: &Connection, wake: &Wake) -> rusqlite::Result<bool> {
+    ensure_conversation(conn, wake.conversation, wake.space, wake.created_at)?;
+    let inserted = conn
+        .prepare_cached(
+            "INSERT INTO wakes (id, state, reason, workspace, agent, space, conversation, ticket,
+               message, cause, previous_run, attempt, continuation, prompt, requested_by, env_json,
+               git_identity_json, priority, revision, created_at)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17,
+               ?18, ?19, ?20)
+             ON CONFLICT (id) DO NOTHING",
+        )?
+        .execute(params![
+            Text(wake.id),
+            Text(WakeState::Pending),
+            Text(wake.reason),
+            Text(wake.workspace),
+            Text(wake.agent),
+            Text(wake.space),
+            Text(wake.conversation),
+            wake.ticket.map(Text),
+            wake.message.map(Text),
+            wake.cause.map(Text),
+            wake.previous_run.map(Text),
+            wake.attempt,
+            wake.continuation,
+            wake.prompt,
+            wake.requested_by,
+            Json(&wake.env),
+            wake.git_identity.as_ref().map(Json),
+            Text(wake.priority),
+            wake.revision.as_ref().map(Text),
+            At(wake.created_at)
+        ])?;
+    Ok(inserted == 1)
+}
+
+/// Wakes with the run that serves each.
+const WAKE_RECORDS: &str =
+    "SELECT wakes.*, runs.id AS run FROM wakes LEFT JOIN runs ON runs.wake = wakes.id";
+
+fn wake_record(row: &Row<'_>) -> rusqlite::Result<WakeRecord> {
+    let QueuedWake { sequence, wake } = queued_wake(row)?;
+    Ok(WakeRecord {
+        sequence,
+        state: row.text("state")?,
+        wake,
+        ended_at: row.at_opt("ended_at")?,
+        because: row.get("because")?,
+        run: row.text_opt("run")?,
+    })
+}
+
+/// A row of `wakes`.
+pub(super) fn queued_wake(row: &Row<'_>) -> rusqlite::Result<QueuedWake> {
+    Ok(QueuedWake {
+        sequence: row.get("seq")?,
+        wake: Wake {
+            id: row.text("id")?,
+            reason: row.text("reason")?,
+            workspace: row.text("workspace")?,
+            agent: row.text("agent")?,
+            space: row.text("space")?,
+            conversation: row.text("conversation")?,
+            ticket: row.text_opt("ticket")?,
+            message: row.text_opt("message")?,
+            cause: row.text_opt("cause")?,
+            previous_run: row.text_opt("previous_run")?,
+            attempt: row.count32("attempt")?,
+            continuation: row.get("continuation")?,
+            prompt: row.get("prompt")?,
+            requested_by: row.get("requested_by")?,
+            env: row.json("env_json")?,
+            git_identity: row.json_opt("git_identity_json")?,
+            priority: row.text("priority")?,
+            revision: row
+                .get::<_, Option<String>>("revision")?
+                .map(crate::model::kind::Revision::new),
+            created_at: row.at("created_at")?,
+        },
+    })
+}
+
+fn message_view(row: &Row<'_>) -> rusqlite::Result<MessageView> {
+    let name: String = row.get("author")?;
+    let author = match row.text("author_kind")? {
+        AuthorKind::Human => Author::Human { name },
+        AuthorKind::Agent => Author::Agent {
+            uid: row.text("agent")?,
+            name,
+        },
+        AuthorKind::System => Author::System,
+    };
+    Ok(MessageView {
+        seq: row.get("seq")?,
+        id: row.text("id")?,
+        space: row.text("space")?,
+        conversation: row.text("conversation")?,
+        author,
+        text: row.get("text")?,
+        run: row.text_opt("run")?,
+        requested_by: row.get("requested_by")?,
+        created_at: row.at("created_at")?,
+    })
+}
