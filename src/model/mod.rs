@@ -21,4 +21,5 @@ pub mod spec;
 pub mod ticket;
 pub mod units;
 pub mod wake;
+pub mod worktree;
 pub mod zone;

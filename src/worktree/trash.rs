@@ -1,0 +1,406 @@
+//! Takes things of ours away: out of sight at once, off the disk later.
+//!
+//! A name leaves its place by one rename, at any size. What lies in the trash is deleted in
+//! bounded portions, through descriptors, never through a link; what resists is reported and the
+//! rest goes on.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use rustix::fs::{
+    AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags, chmod, fchmod, openat, renameat_with,
+    statat, unlinkat,
+};
+use rustix::io::Errno;
+
+use super::cache::release_base;
+use super::layout::Layout;
+use super::marker::{Marker, MarkerError, MarkerKind, sync_directory};
+use super::salvage::{SalvageError, SalvageRef, SalvageRequest, salvage};
+use crate::git::command::GitError;
+use crate::model::crash::{CrashPoint, crash_point};
+use crate::model::id::Uid;
+
+/// Directories deeper than this are first moved up to the trash itself.
+const DEPTH_MAX: usize = 32;
+
+/// Why something is still where it was.
+#[derive(Debug, thiserror::Error)]
+pub enum TrashError {
+    /// It is not marked as the thing that was to be taken away.
+    #[error("take {} away: it is not the one that was asked for", path.display())]
+    NotOurs {
+        /// What.
+        path: PathBuf,
+        /// What its marker says.
+        #[source]
+        source: MarkerError,
+    },
+    /// It lies outside the data directory, or belongs to another space.
+    #[error("take {} away: it is not a place of that space", path.display())]
+    Elsewhere {
+        /// What.
+        path: PathBuf,
+    },
+    /// A space's root still holds something.
+    #[error("take the space root {} away: {name:?} is still there", path.display())]
+    Occupied {
+        /// The root.
+        path: PathBuf,
+        /// A worktree, or something that we did not make.
+        name: String,
+    },
+    /// Its work could not be saved.
+    #[error("take {} away: its work could not be saved", path.display())]
+    Salvage {
+        /// What.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: SalvageError,
+    },
+    /// It could not be moved, or its marker not be removed.
+    #[error("move {} to the trash", path.display())]
+    Move {
+        /// What.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// Its base could not be released.
+    #[error("release the base of {}", path.display())]
+    Release {
+        /// What.
+        path: PathBuf,
+        /// What git said.
+        #[source]
+        source: GitError,
+    },
+    /// The trash could not be read.
+    #[error("read {}", path.display())]
+    Read {
+        /// The trash, or the scratch directory.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// One worktree to take away.
+#[derive(Clone, Debug)]
+pub struct ReclaimRequest {
+    /// Its recorded path.
+    pub tree: PathBuf,
+    /// Its space.
+    pub space: Uid,
+    /// Its repo.
+    pub repo: Uid,
+    /// When this happens.
+    pub now: Timestamp,
+}
+
+/// Saves a worktree's work and moves the tree to the trash. Answers with the ref that holds the
+/// work, if there was any. A tree that is gone already is success.
+///
+/// # Errors
+/// [`TrashError`]; the tree is where it was. Can be repeated after any of them, and after a crash.
+pub fn reclaim(
+    layout: &Layout,
+    request: &ReclaimRequest,
+) -> Result<Option<SalvageRef>, TrashError> {
+    let path = &request.tree;
+    let moving = |source| TrashError::Move {
+        path: path.clone(),
+        source,
+    };
+    let not_ours = |source| TrashError::NotOurs {
+        path: path.clone(),
+        source,
+    };
+    let is_plain = path
+        .components()
+        .all(|part| part != std::path::Component::ParentDir);
+    if !is_plain || !path.starts_with(layout.data().join("workspaces")) {
+        return Err(TrashError::Elsewhere { path: path.clone() });
+    }
+    let is_there = exists(path).map_err(moving)?;
+    let marker = match Marker::verify(MarkerKind::Worktree, path, request.repo) {
+        Ok(marker) => marker,
+        Err(MarkerError::Unmarked { .. }) if !is_there => return Ok(None),
+        Err(source) => return Err(not_ours(source)),
+    };
+    let Some(facts) = marker.tree.filter(|facts| facts.space == request.space) else {
+        return Err(TrashError::Elsewhere { path: path.clone() });
+    };
+    let saved = if is_there {
+        let work = SalvageRequest {
+            tree: path.clone(),
+            space: request.space,
+            repo: request.repo,
+            base: facts.base,
+            user: marker.user,
+            now: request.now,
+        };
+        salvage(layout, &work).map_err(|source| TrashError::Salvage {
+            path: path.clone(),
+            source,
+        })?
+    } else {
+        None
+    };
+    crash_point(CrashPoint::TreeSalvaged);
+    if is_there {
+        discard(layout, path).map_err(moving)?;
+    }
+    // Last, so that what was half taken away is still known as ours.
+    Marker::remove(MarkerKind::Worktree, path).map_err(not_ours)?;
+    let cache = layout.cache(request.repo);
+    release_base(&cache, request.space).map_err(|source| TrashError::Release {
+        path: path.clone(),
+        source,
+    })?;
+    Ok(saved)
+}
+
+/// Moves a space's root, with its overlays, to the trash, once its worktrees are gone.
+///
+/// # Errors
+/// [`TrashError`]; the root is where it was. A root that is gone already is success.
+pub fn reclaim_space_root(layout: &Layout, workspace: Uid, space: Uid) -> Result<(), TrashError> {
+    let path = layout.space(workspace, space);
+    let reading = |source| TrashError::Read {
+        path: path.clone(),
+        source,
+    };
+    if !exists(&path).map_err(reading)? {
+        return Ok(());
+    }
+    Marker::verify(MarkerKind::Space, &path, space).map_err(|source| TrashError::NotOurs {
+        path: path.clone(),
+        source,
+    })?;
+    let repos = path.join("repos");
+    let entries = match fs::read_dir(&repos) {
+        Ok(entries) => entries.collect::<Result<Vec<_>, _>>().map_err(reading)?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+        Err(source) => return Err(reading(source)),
+    };
+    for entry in entries {
+        let name = entry.file_name();
+        // What a provisioning that died left half made, or a marker without its tree.
+        let is_remnant = [".part", ".homeostat"]
+            .iter()
+            .any(|suffix| name.as_bytes().ends_with(suffix.as_bytes()));
+        if !is_remnant {
+            return Err(TrashError::Occupied {
+                path,
+                name: name.to_string_lossy().into_owned(),
+            });
+        }
+    }
+    discard(layout, &path).map_err(|source| TrashError::Move { path, source })
+}
+
+fn exists(path: &Path) -> io::Result<bool> {
+    match fs::symlink_metadata(path) {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Moves something of ours to the trash, whatever its name and size.
+pub(super) fn discard(layout: &Layout, path: &Path) -> io::Result<()> {
+    let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+    let slot = tempfile::Builder::new()
+        .prefix("t-")
+        .tempdir_in(layout.trash())?;
+    fs::rename(path, slot.path().join(name))?;
+    let _kept = slot.keep();
+    path.parent().map_or(Ok(()), sync_directory)
+}
+
+/// Moves what a dead daemon left in the scratch directory to the trash. To be called before any
+/// work starts.
+///
+/// # Errors
+/// [`TrashError::Read`], [`TrashError::Move`].
+pub fn sweep_build(layout: &Layout) -> Result<(), TrashError> {
+    let build = layout.build();
+    let reading = |source| TrashError::Read {
+        path: build.clone(),
+        source,
+    };
+    for entry in fs::read_dir(&build).map_err(reading)? {
+        let path = entry.map_err(reading)?.path();
+        discard(layout, &path).map_err(|source| TrashError::Move { path, source })?;
+    }
+    Ok(())
+}
+
+/// What one portion of deleting did.
+#[derive(Debug, Default)]
+#[must_use]
+pub struct Purged {
+    /// Names removed.
+    pub removed: usize,
+    /// Whether something deletable is left for the next portion.
+    pub is_more: bool,
+    /// What could not be deleted, and why. The next portion tries again.
+    pub stuck: Vec<(PathBuf, io::Error)>,
+}
+
+/// Deletes at most `names_max` names from the trash. Resumable at any point.
+///
+/// # Errors
+/// [`TrashError::Read`] when the trash itself can't be read; what lies in it can't fail the pass.
+pub fn purge(layout: &Layout, names_max: usize) -> Result<Purged, TrashError> {
+    let path = layout.trash();
+    let reading = |source| TrashError::Read {
+        path: path.clone(),
+        source,
+    };
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let trash = openat(CWD, &path, flags, Mode::empty()).map_err(|errno| reading(errno.into()))?;
+    let mut portion = Portion {
+        trash: &trash,
+        left: names_max,
+        lifted: 0,
+        purged: Purged::default(),
+    };
+    let mut names = names_in(&trash, usize::MAX).map_err(|errno| reading(errno.into()))?;
+    names.sort();
+    for name in names {
+        match portion.remove(&trash, &name, 0) {
+            Ok(()) => {}
+            Err(Stop::Spent) => {
+                portion.purged.is_more = true;
+                break;
+            }
+            Err(Stop::Stuck(errno)) => {
+                let stuck = path.join(OsStr::from_bytes(&name));
+                portion.purged.stuck.push((stuck, errno.into()));
+            }
+        }
+    }
+    Ok(portion.purged)
+}
+
+enum Stop {
+    /// The portion is used up.
+    Spent,
+    /// Something can't be deleted.
+    Stuck(Errno),
+}
+
+impl From<Errno> for Stop {
+    fn from(errno: Errno) -> Self {
+        Self::Stuck(errno)
+    }
+}
+
+struct Portion<'a> {
+    trash: &'a OwnedFd,
+    left: usize,
+    lifted: u64,
+    purged: Purged,
+}
+
+impl Portion<'_> {
+    /// Removes `name` in the pinned directory `parent`, and all beneath it.
+    fn remove(&mut self, parent: &OwnedFd, name: &[u8], depth: usize) -> Result<(), Stop> {
+        let stat = match statat(parent, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => stat,
+            Err(Errno::NOENT) => return Ok(()),
+            Err(errno) => return Err(errno.into()),
+        };
+        if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
+            return self.unlink(parent, name, AtFlags::empty());
+        }
+        let directory = open_to_empty(parent, name)?;
+        if depth >= DEPTH_MAX {
+            return self.lift(parent, name);
+        }
+        let mut stuck = None;
+        for child in names_in(&directory, self.left.saturating_add(1))? {
+            match self.remove(&directory, &child, depth + 1) {
+                Err(Stop::Stuck(errno)) => stuck = Some(errno),
+                outcome => outcome?,
+            }
+        }
+        match stuck {
+            Some(errno) => Err(Stop::Stuck(errno)),
+            None => self.unlink(parent, name, AtFlags::REMOVEDIR),
+        }
+    }
+
+    fn unlink(&mut self, parent: &OwnedFd, name: &[u8], flags: AtFlags) -> Result<(), Stop> {
+        if self.left == 0 {
+            return Err(Stop::Spent);
+        }
+        unlinkat(parent, name, flags)?;
+        self.left -= 1;
+        self.purged.removed += 1;
+        Ok(())
+    }
+
+    /// Makes a deep directory an entry of the trash itself, for a later pass.
+    fn lift(&mut self, parent: &OwnedFd, name: &[u8]) -> Result<(), Stop> {
+        loop {
+            let new = format!("d-{}", self.lifted);
+            self.lifted += 1;
+            let flags = RenameFlags::NOREPLACE;
+            match renameat_with(parent, name, self.trash, new.as_str(), flags) {
+                Ok(()) => break,
+                Err(Errno::EXIST) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        self.purged.is_more = true;
+        Ok(())
+    }
+}
+
+/// Opens a directory so that its names can be read and removed, whatever its mode says.
+fn open_to_empty(parent: &OwnedFd, name: &[u8]) -> Result<OwnedFd, Errno> {
+    let shared = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let open = || openat(parent, name, OFlags::RDONLY | shared, Mode::empty());
+    let directory = match open() {
+        Err(Errno::ACCESS) => {
+            // A mode can't be changed through a descriptor that only names a file, but through
+            // its entry in /proc it can, without following the name again.
+            let named = openat(parent, name, OFlags::PATH | shared, Mode::empty())?;
+            let link = format!("/proc/self/fd/{}", named.as_raw_fd());
+            chmod(link, Mode::RWXU)?;
+            open()?
+        }
+        opened => opened?,
+    };
+    if !rustix::process::geteuid().is_root() {
+        fchmod(&directory, Mode::RWXU)?;
+    }
+    Ok(directory)
+}
+
+/// At most `names_max` names in a directory.
+fn names_in(directory: &OwnedFd, names_max: usize) -> Result<Vec<Vec<u8>>, Errno> {
+    let mut names = Vec::new();
+    for entry in Dir::read_from(directory)? {
+        let entry = entry?;
+        let name = entry.file_name().to_bytes();
+        if name != b"." && name != b".." {
+            if names.len() == names_max {
+                break;
+            }
+            names.push(name.to_vec());
+        }
+    }
+    Ok(names)
+}
