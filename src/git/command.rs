@@ -10,7 +10,7 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use super::pump::{self, Ended};
-use crate::model::worktree::{ObjectId, RunUser};
+use crate::model::worktree::{ObjectId, UserIds};
 
 /// Where `git` and what it starts are looked for.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -215,7 +215,7 @@ pub struct Git {
     settings: Vec<OsString>,
     arguments: Vec<OsString>,
     environment: Vec<(&'static str, OsString)>,
-    user: Option<RunUser>,
+    user: Option<UserIds>,
     stdin: Vec<u8>,
     stdout: Option<File>,
     limits: Limits,
@@ -267,7 +267,7 @@ impl Git {
 
     /// Drops to this user first, where the daemon is root. A daemon that isn't has one user only.
     #[must_use]
-    pub const fn user(mut self, user: RunUser) -> Self {
+    pub const fn user(mut self, user: UserIds) -> Self {
         self.user = Some(user);
         self
     }

@@ -21,7 +21,7 @@ use tempfile::TempDir;
 use super::beneath;
 use super::command::Git;
 use super::refs::{Head, Refs};
-use crate::model::worktree::{ObjectId, RunUser};
+use crate::model::worktree::{ObjectId, UserIds};
 
 /// The configuration of every stand-in repository.
 const CONFIG: &str = "[core]\n\trepositoryformatversion = 0\n\tbare = false\n";
@@ -66,7 +66,7 @@ pub enum ConfinedError {
 pub struct Confined {
     tree: PathBuf,
     scratch: TempDir,
-    user: RunUser,
+    user: UserIds,
     refs: Option<Refs>,
 }
 
@@ -76,7 +76,7 @@ impl Confined {
     ///
     /// # Errors
     /// [`ConfinedError`]. A tree without any `.git` is no error: [`Confined::refs`] is none then.
-    pub fn open(tree: &Path, scratch: &Path, user: RunUser) -> Result<Self, ConfinedError> {
+    pub fn open(tree: &Path, scratch: &Path, user: UserIds) -> Result<Self, ConfinedError> {
         let path = || tree.to_owned();
         let root = beneath::open_root(tree);
         let root = root.map_err(|source| ConfinedError::Tree {
@@ -213,7 +213,7 @@ fn write_readable(path: &Path, content: &str) -> io::Result<()> {
 /// `<scratch>/…/git`: ours, readable. `…/rw`: the user's own.
 fn stand_in(
     parent: &Path,
-    user: RunUser,
+    user: UserIds,
     refs: Option<&Refs>,
     shallow: &str,
 ) -> io::Result<TempDir> {
@@ -258,7 +258,7 @@ fn stand_in(
 }
 
 /// Hands what we just made, where nobody else can reach it yet, to the run user.
-fn give(path: &Path, user: RunUser) -> io::Result<()> {
+fn give(path: &Path, user: UserIds) -> io::Result<()> {
     if rustix::process::geteuid().is_root() {
         chown(path, Some(user.uid), Some(user.gid))?;
     }

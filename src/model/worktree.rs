@@ -7,8 +7,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 /// The uid and gid that own worktrees on disk and that agents run as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct RunUser {
-    /// User id; 0 only where the daemon was told to run agents as root.
+pub struct UserIds {
+    /// User id.
     pub uid: u32,
     /// Primary group id.
     pub gid: u32,

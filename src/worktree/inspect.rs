@@ -9,7 +9,7 @@ use crate::git::beneath;
 use crate::git::command::GitError;
 use crate::git::confined::{Confined, ConfinedError};
 use crate::git::refs::Head;
-use crate::model::worktree::{ObjectId, RunUser};
+use crate::model::worktree::{ObjectId, UserIds};
 
 /// Longest index that is read from a tree.
 const INDEX_BYTES_MAX: u64 = 512 << 20;
@@ -81,7 +81,7 @@ pub fn inspect(
     layout: &Layout,
     tree: &Path,
     base: &ObjectId,
-    user: RunUser,
+    user: UserIds,
 ) -> Result<TreeFacts, InspectError> {
     let view = open(layout, tree, user)?;
     let changes = Changes::read(&view)?;
@@ -124,7 +124,7 @@ pub fn inspect(
 }
 
 /// Prepares to look at `tree`, with a copy of its index from which nothing is hidden.
-pub(super) fn open(layout: &Layout, tree: &Path, user: RunUser) -> Result<Confined, InspectError> {
+pub(super) fn open(layout: &Layout, tree: &Path, user: UserIds) -> Result<Confined, InspectError> {
     let view = Confined::open(tree, &layout.build(), user)?;
     let index = beneath::open_root(tree)
         .and_then(|root| beneath::read(&root, b".git/index", INDEX_BYTES_MAX));

@@ -16,7 +16,7 @@ use strum::Display;
 use crate::model::id::Uid;
 use crate::model::observed::WorktreeBackend;
 use crate::model::units::{BranchName, Name};
-use crate::model::worktree::{ObjectId, RunUser};
+use crate::model::worktree::{ObjectId, UserIds};
 
 /// What every marker's name ends with. No object name has a dot in it.
 const SUFFIX: &str = ".homeostat";
@@ -50,7 +50,7 @@ pub struct Marker {
     /// When it was made.
     pub created: Timestamp,
     /// Who owns what stands beside it.
-    pub user: RunUser,
+    pub user: UserIds,
     /// A worktree's facts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tree: Option<TreeMarker>,
@@ -113,7 +113,7 @@ pub enum MarkerError {
 
 impl Marker {
     /// A marker of the current version.
-    pub const fn new(kind: MarkerKind, uid: Uid, user: RunUser, created: Timestamp) -> Self {
+    pub const fn new(kind: MarkerKind, uid: Uid, user: UserIds, created: Timestamp) -> Self {
         Self {
             version: VERSION,
             kind,

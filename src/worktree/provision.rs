@@ -29,7 +29,7 @@ use crate::git::command::GitError;
 use crate::model::id::Uid;
 use crate::model::observed::WorktreeBackend;
 use crate::model::units::{BranchName, Name};
-use crate::model::worktree::{ObjectId, RunUser};
+use crate::model::worktree::{ObjectId, UserIds};
 
 /// One worktree to make.
 #[derive(Clone, Debug)]
@@ -49,7 +49,7 @@ pub struct TreeRequest {
     /// The branch to be put on.
     pub branch: BranchName,
     /// Who owns the tree.
-    pub user: RunUser,
+    pub user: UserIds,
     /// How to make it.
     pub backend: WorktreeBackend,
     /// For the marker.
@@ -394,7 +394,7 @@ fn install(
     })
 }
 
-fn fill(part: &Path, root: OwnedFd, user: RunUser, plan: Plan) -> Result<(), EngineError> {
+fn fill(part: &Path, root: OwnedFd, user: UserIds, plan: Plan) -> Result<(), EngineError> {
     let Plan { skeleton, seed, .. } = plan;
     match seed {
         Some(seed) => run_as(user, move || {

@@ -9,7 +9,7 @@ use std::io;
 
 use rustix::process::geteuid;
 
-use crate::model::worktree::RunUser;
+use crate::model::worktree::UserIds;
 
 /// Runs `work` in a new thread whose file system identity is `user`, and waits for it. Where the
 /// daemon isn't root there is one identity only and nothing changes.
@@ -18,7 +18,7 @@ use crate::model::worktree::RunUser;
 /// `PermissionDenied` when the identity could not be taken on, before `work` ran; else what `work`
 /// returned. A panic in `work` goes on here.
 pub(super) fn run_as<T: Send, E: From<io::Error> + Send>(
-    user: RunUser,
+    user: UserIds,
     work: impl FnOnce() -> Result<T, E> + Send,
 ) -> Result<T, E> {
     let is_root = geteuid().is_root();
@@ -35,7 +35,7 @@ pub(super) fn run_as<T: Send, E: From<io::Error> + Send>(
 }
 
 #[expect(unsafe_code, reason = "rustix does not wrap setfsuid and setfsgid")]
-fn become_user(user: RunUser) -> io::Result<()> {
+fn become_user(user: UserIds) -> io::Result<()> {
     // Both calls below answer with the value before them and never fail; asking for -1 changes
     // nothing and so reads the value.
     const READ: u32 = u32::MAX;

@@ -20,7 +20,7 @@ use super::lock::RepoLock;
 use crate::git::command::{Git, GitError, Limits};
 use crate::git::confined::{Confined, ConfinedError};
 use crate::model::id::Uid;
-use crate::model::worktree::{ObjectId, RunUser};
+use crate::model::worktree::{ObjectId, UserIds};
 
 /// Most things beside `HEAD` that one salvage takes. A tree with more is kept.
 const EXTRAS_MAX: usize = 500;
@@ -101,7 +101,7 @@ pub struct SalvageRequest {
     /// The commit that it started from.
     pub base: ObjectId,
     /// Who owns it.
-    pub user: RunUser,
+    pub user: UserIds,
     /// When this happens.
     pub now: Timestamp,
 }

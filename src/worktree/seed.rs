@@ -24,7 +24,7 @@ use super::run_as::run_as;
 use super::trash::discard;
 use crate::git::beneath;
 use crate::model::id::Uid;
-use crate::model::worktree::{ObjectId, RunUser};
+use crate::model::worktree::{ObjectId, UserIds};
 
 /// Seeds that are kept of one repo; the one that was used longest ago goes first.
 const SEEDS_MAX: usize = 4;
@@ -86,12 +86,12 @@ pub(super) struct Seed {
 pub(super) struct SeedRequest<'a> {
     pub(super) repo: Uid,
     pub(super) base: &'a Base,
-    pub(super) user: RunUser,
+    pub(super) user: UserIds,
     pub(super) now: Timestamp,
 }
 
 /// Whether a sealed seed of this tree and user is there.
-pub(super) fn is_sealed(layout: &Layout, repo: Uid, tree: &ObjectId, user: RunUser) -> bool {
+pub(super) fn is_sealed(layout: &Layout, repo: Uid, tree: &ObjectId, user: UserIds) -> bool {
     let marker = Marker::verify(MarkerKind::Seed, &layout.seed(repo, tree), repo);
     marker.is_ok_and(|marker| marker.user == user)
 }
@@ -175,14 +175,14 @@ fn build(
 }
 
 /// Makes `parent`, ours, and in it `child`, the run user's and empty.
-pub(super) fn make_owned(parent: &Path, child: &Path, user: RunUser) -> io::Result<OwnedFd> {
+pub(super) fn make_owned(parent: &Path, child: &Path, user: UserIds) -> io::Result<OwnedFd> {
     ensure_directory(parent, PASSAGE)?;
     make_root(child, user)
 }
 
 /// Makes the empty root of a tree for the run user. Its parent is ours, so the name can't be
 /// swapped before the user owns it.
-pub(super) fn make_root(path: &Path, user: RunUser) -> io::Result<OwnedFd> {
+pub(super) fn make_root(path: &Path, user: UserIds) -> io::Result<OwnedFd> {
     fs::create_dir(path)?;
     fs::set_permissions(path, Permissions::from_mode(0o755))?;
     if rustix::process::geteuid().is_root() {

@@ -11,7 +11,7 @@ use super::marker::{Marker, MarkerError, MarkerKind};
 use super::run_as::run_as;
 use super::seed::make_root;
 use crate::model::id::Uid;
-use crate::model::worktree::RunUser;
+use crate::model::worktree::UserIds;
 
 /// Why a space has no working root.
 #[derive(Debug, thiserror::Error)]
@@ -61,7 +61,7 @@ pub struct SpaceRequest {
     /// The space.
     pub space: Uid,
     /// Who owns what is in it.
-    pub user: RunUser,
+    pub user: UserIds,
     /// For the marker.
     pub now: Timestamp,
 }
@@ -144,7 +144,7 @@ fn is_empty(directory: &Path) -> io::Result<bool> {
 
 /// Whether the run user can get to a directory of ours; what stands above the data directory is
 /// not ours to open up.
-fn reach(path: &Path, user: RunUser) -> Result<(), SpaceError> {
+fn reach(path: &Path, user: UserIds) -> Result<(), SpaceError> {
     let seen = run_as(user, || {
         statat(CWD, path, AtFlags::empty()).map_err(io::Error::from)
     });
