@@ -16,9 +16,9 @@ use thiserror::Error;
 
 use super::cgroup::{CgroupError, RunCgroup};
 use super::deadline::{Deadline, poll_until};
-use super::identity::{LookError, identify};
+use super::identity::{LookError, boot_id, identify};
 use super::pidfd::Pidfd;
-use super::table::{descendants, sweep};
+use super::table::{descendants, sweep_since};
 use crate::model::id::RunId;
 use crate::model::process::ProcessIdentity;
 
@@ -117,6 +117,10 @@ pub fn stop(target: &StopTarget, grace: Duration) -> Result<StopReport, StopErro
         killed: Vec::new(),
         refused: None,
         shim_had_time: false,
+        since: match &target.identity {
+            Some(shim) if shim.boot_id == boot_id()? => shim.start_time,
+            Some(_) | None => 0,
+        },
     };
     force.until_nothing_is_left()?;
     let killed = force.killed;
@@ -153,6 +157,8 @@ struct Force<'a> {
     killed: Vec<ProcessIdentity>,
     refused: Option<io::Error>,
     shim_had_time: bool,
+    /// No process of the run started before this.
+    since: u64,
 }
 
 /// What one look has found.
@@ -191,7 +197,7 @@ impl Force<'_> {
             Some(identity) => open_shim(identity)?.map(|_| identity.clone()),
             None => None,
         };
-        let mut others = sweep(self.target.run)?;
+        let mut others = sweep_since(self.target.run, self.since)?;
         if let Some(shim) = &shim {
             others.extend(descendants(shim)?);
         }

@@ -67,12 +67,23 @@ pub fn descendants(root: &ProcessIdentity) -> Result<Vec<ProcessIdentity>, LookE
 /// # Errors
 /// When the process table could not be read.
 pub fn sweep(run: RunId) -> Result<Vec<ProcessIdentity>, LookError> {
+    sweep_since(run, 0)
+}
+
+/// As [`sweep`], among the processes that started not before `start_time` (in the unit of
+/// [`ProcessIdentity::start_time`]): a run has none that is older than its shim, and on a busy host
+/// most are.
+pub(super) fn sweep_since(run: RunId, start_time: u64) -> Result<Vec<ProcessIdentity>, LookError> {
     let boot_id = boot_id()?;
     let table = snapshot()?;
     let mark = format!("{RUN_MARK}={run}");
     let mut found = Vec::new();
     for (pid, stat) in &table {
-        if *pid == std::process::id() || stat.ended || !carries(*pid, mark.as_bytes()) {
+        if *pid == std::process::id()
+            || stat.ended
+            || stat.start_time < start_time
+            || !carries(*pid, mark.as_bytes())
+        {
             continue;
         }
         // The same process before and after: the environment was its own.
@@ -99,8 +110,15 @@ fn snapshot() -> Result<BTreeMap<u32, Stat>, LookError> {
         let Some(pid) = name.to_str().and_then(|name| name.parse().ok()) else {
             continue;
         };
-        if let Some(stat) = Stat::of(pid)? {
-            table.insert(pid, stat);
+        match Stat::of(pid) {
+            Ok(Some(stat)) => {
+                table.insert(pid, stat);
+            }
+            Ok(None) => {}
+            // Another user's, on a host that hides those: not below us, and not to be read anyway.
+            Err(LookError::Read { source, .. })
+                if source.kind() == io::ErrorKind::PermissionDenied => {}
+            Err(error) => return Err(error),
         }
     }
     Ok(table)

@@ -433,8 +433,9 @@ impl Attested {
 
 /// A running agent, in parts for the caller's event loop. All descriptors are non-blocking.
 ///
-/// The end of the output is the end of the agent and of all that it started. The shim then sends
-/// [`Report::Exited`] on the control socket and ends.
+/// The shim sends [`Report::Exited`] when nothing of the agent is left, and ends; that closes the
+/// outputs too. If it ends without that report, somebody has killed it, and only
+/// [`stop`](crate::process::stop()) says what is left.
 #[derive(Debug)]
 #[must_use = "dropping it ends the agent"]
 pub struct Running {

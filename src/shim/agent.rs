@@ -1,11 +1,13 @@
 //! Executing the agent's program, and feeding it its prompt.
 
+use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
-use std::process::{ChildStdin, Command, Stdio};
+use std::process::Command;
 
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, Signal, chdir, getpid, getppid, set_parent_process_death_signal};
 
 use super::link::{failed, refused};
@@ -20,21 +22,27 @@ pub(super) struct Agent {
 }
 
 /// Executes the program: its own process group, default signal actions, nothing in its environment
-/// or among its descriptors that the order does not name.
+/// or among its descriptors that the order does not name. Once it is executed, nothing fails.
 pub(super) fn execute(launch: Launch) -> Result<Agent, Failed> {
+    let (stdin, feed) = pipe_with(PipeFlags::CLOEXEC)
+        .and_then(|(stdin, feed)| {
+            // Our end alone: the agent's blocks as usual.
+            fcntl_setfl(&feed, fcntl_getfl(&feed)? | OFlags::NONBLOCK)?;
+            Ok((stdin, feed))
+        })
+        .map_err(|error| failed(Stage::Exec, "make a pipe for the prompt", &error.into()))?;
     chdir(&launch.cwd)
         .map_err(|error| failed(Stage::WorkingDirectory, "enter it", &error.into()))?;
-    let spawned = spawn(&launch);
-    // Leave it again, so that the shim keeps no worktree busy.
-    chdir("/").map_err(|error| failed(Stage::WorkingDirectory, "leave it", &error.into()))?;
-    let mut child = spawned?;
-    let pid = super::supervise::pid_of(child.id())?;
-    let feed = child.stdin.take().map(|pipe| Feed::new(pipe, launch.stdin));
+    let spawned = spawn(&launch, stdin);
+    // So that the shim keeps no worktree busy. The root can always be entered.
+    chdir("/").ok();
     Ok(Agent {
-        pid,
-        feed: feed
-            .transpose()
-            .map_err(|error| failed(Stage::Exec, "prepare its standard input", &error))?,
+        pid: spawned?,
+        feed: Some(Feed {
+            pipe: feed.into(),
+            bytes: launch.stdin.into_bytes(),
+            written: 0,
+        }),
     })
 }
 
@@ -43,7 +51,7 @@ pub(super) fn execute(launch: Launch) -> Result<Agent, Failed> {
     unsafe_code,
     reason = "the one place where an agent's program is executed, after its last preparations"
 )]
-fn spawn(launch: &Launch) -> Result<std::process::Child, Failed> {
+fn spawn(launch: &Launch, stdin: OwnedFd) -> Result<Pid, Failed> {
     let Some((program, arguments)) = launch.argv.split_first() else {
         return Err(refused(Stage::Exec, "there is no program"));
     };
@@ -72,7 +80,7 @@ fn spawn(launch: &Launch) -> Result<std::process::Child, Failed> {
         .env_clear()
         .envs(&launch.env)
         .process_group(0)
-        .stdin(Stdio::piped());
+        .stdin(stdin);
     let last_preparations = move || {
         unblock_all()?;
         // Should somebody kill the shim, the agent goes with it.
@@ -85,15 +93,16 @@ fn spawn(launch: &Launch) -> Result<std::process::Child, Failed> {
     // SAFETY: the closure makes four system calls and touches no memory but its own stack; the
     // process that it was forked from has one thread, so that no lock can be held.
     unsafe { command.pre_exec(last_preparations) };
-    command
+    let child = command
         .spawn()
-        .map_err(|error| failed(Stage::Exec, &format!("execute {program}"), &error))
+        .map_err(|error| failed(Stage::Exec, &format!("execute {program}"), &error))?;
+    Ok(Pid::from_child(&child))
 }
 
 /// What the agent has not read yet of its standard input. It may never read it.
 #[derive(Debug)]
 pub(super) struct Feed {
-    pipe: ChildStdin,
+    pipe: File,
     bytes: Vec<u8>,
     written: usize,
 }
@@ -108,16 +117,6 @@ pub(super) enum Fed {
 }
 
 impl Feed {
-    fn new(pipe: ChildStdin, prompt: String) -> io::Result<Self> {
-        // Our end alone: the agent's blocks as usual.
-        fcntl_setfl(&pipe, fcntl_getfl(&pipe)? | OFlags::NONBLOCK)?;
-        Ok(Self {
-            pipe,
-            bytes: prompt.into_bytes(),
-            written: 0,
-        })
-    }
-
     /// Writes what the pipe takes.
     pub(super) fn write(&mut self) -> Fed {
         loop {

@@ -5,12 +5,10 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
-use rustix::process::{
-    Pid, Signal, WaitOptions, WaitStatus, kill_process, kill_process_group, wait,
-};
+use rustix::process::{Signal, WaitOptions, WaitStatus, kill_process, kill_process_group, wait};
 
 use super::agent::{Agent, Fed};
-use super::link::{Heard, Link, failed, refused};
+use super::link::{Heard, Link, failed};
 use super::signals::{Notice, Signals};
 use crate::model::process::{Exit, ProcessIdentity};
 use crate::process::control::{Exited, Failed, Stage};
@@ -57,13 +55,20 @@ impl Watch<'_> {
     /// behind.
     pub(super) fn until_nothing_is_left(mut self) -> Result<Exited, Failed> {
         let mut progress = Progress::default();
-        while progress.status.is_none() && !progress.ending.is_some_and(Deadline::passed) {
-            self.wait_for_events(&progress)?;
-            self.serve(&mut progress)?;
-        }
+        let watched = self.until_it_ends(&mut progress);
         // The agent, or what is left of it, gets no more of its prompt.
         self.agent.feed = None;
-        self.end_everything(&mut progress)
+        // Also when it can't be watched any more: then all the more.
+        let exited = self.end_everything(&mut progress);
+        watched.and(exited)
+    }
+
+    fn until_it_ends(&mut self, progress: &mut Progress) -> Result<(), Failed> {
+        while progress.status.is_none() && !progress.ending.is_some_and(Deadline::passed) {
+            self.wait_for_events(progress)?;
+            self.serve(progress)?;
+        }
+        Ok(())
     }
 
     fn wait_for_events(&self, progress: &Progress) -> Result<(), Failed> {
@@ -191,12 +196,4 @@ fn kill(process: &ProcessIdentity) -> bool {
         return false;
     };
     handle.signal(Signal::KILL).unwrap_or(false)
-}
-
-/// A child's pid as the kernel takes it.
-pub(super) fn pid_of(child: u32) -> Result<Pid, Failed> {
-    i32::try_from(child)
-        .ok()
-        .and_then(Pid::from_raw)
-        .ok_or_else(|| refused(Stage::Exec, format!("{child} is no pid")))
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use homeostat::model::id::RunId;
 use homeostat::model::process::{Exit, ProcessIdentity};
+use homeostat::process::cgroup::RunCgroup;
 use homeostat::process::{
     Presence, StopError, StopTarget, cgroup, descendants, identify, is_alive, stop, sweep,
 };
@@ -205,6 +206,34 @@ fn a_control_group_finds_what_hides_from_everything_else() {
         layers.cgroup_parent,
         "and no trial is left"
     );
+}
+
+#[test]
+fn a_control_group_is_killed_whole() {
+    let mut setup = script("setsid sh -c 'sleep 1000 & echo $!'; exec sleep 1000");
+    setup.plan.cgroup = probe(identity()).cgroup_of(setup.plan.run);
+    let Some(path) = setup.plan.cgroup.clone() else {
+        eprintln!("SKIP a_control_group_is_killed_whole: no place for them on this host");
+        return;
+    };
+    let group = RunCgroup::stored(&path, setup.plan.run).unwrap();
+    assert!(
+        group.wait_empty(LONG).unwrap(),
+        "what is not there is empty"
+    );
+    let mut run = setup.launch();
+    let daemon = run.named();
+    assert!(group.is_populated().unwrap());
+    assert!(!group.wait_empty(Duration::from_millis(10)).unwrap());
+    assert!(group.remove().is_err(), "it is in use");
+    group.kill().unwrap();
+    assert!(group.wait_empty(LONG).unwrap());
+    for process in [&daemon, run.shim()] {
+        assert_eq!(is_alive(process), Presence::Gone);
+    }
+    group.remove().unwrap();
+    group.remove().unwrap();
+    group.kill().unwrap();
 }
 
 #[test]
