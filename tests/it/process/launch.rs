@@ -55,7 +55,9 @@ fn the_agent_is_the_run_user_and_nothing_more() {
         }
     }
     if !root {
-        eprintln!("SKIP the change of user: not root");
+        eprintln!(
+            "SKIP the_agent_is_the_run_user_and_nothing_more: not root, so that the user is not changed"
+        );
     }
 }
 

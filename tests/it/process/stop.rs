@@ -184,7 +184,9 @@ fn a_control_group_finds_what_hides_from_everything_else() {
     let mut setup = script("env -i setsid sh -c 'sleep 1000 & echo $!'; exec sleep 1000");
     setup.plan.cgroup = layers.cgroup_of(setup.plan.run);
     let Some(group) = setup.plan.cgroup.clone() else {
-        eprintln!("SKIP control groups: no place for them on this host");
+        eprintln!(
+            "SKIP a_control_group_finds_what_hides_from_everything_else: no place for them on this host"
+        );
         return;
     };
     let mut run = setup.launch();
