@@ -20,7 +20,8 @@ const REFUSED_PREFIXES: &[&str] = &[
     "DBUS_",
 ];
 
-/// Variables that do the same, or that hand over a service of the operator's session.
+/// Variables that do the same, that hand over a service of the operator's session, or that say
+/// where the run lives.
 const REFUSED: &[&str] = &[
     "BASH_ENV",
     "CARGO_BUILD_RUSTC_WRAPPER",
@@ -38,13 +39,16 @@ const REFUSED: &[&str] = &[
     "GIT_TEMPLATE_DIR",
     "GIT_WORK_TREE",
     "GLIBC_TUNABLES",
+    "HOME",
     "IFS",
     "JAVA_TOOL_OPTIONS",
     "KUBECONFIG",
+    "LOGNAME",
     "NODE_EXTRA_CA_CERTS",
     "NODE_OPTIONS",
     "NODE_PATH",
     "NOTIFY_SOCKET",
+    "PATH",
     "PERL5LIB",
     "PERL5OPT",
     "PERL_MM_OPT",
@@ -58,6 +62,8 @@ const REFUSED: &[&str] = &[
     "RUSTC_WRAPPER",
     "SSH_ASKPASS",
     "SSH_AUTH_SOCK",
+    "TMPDIR",
+    "USER",
     "ZDOTDIR",
     "_JAVA_OPTIONS",
 ];

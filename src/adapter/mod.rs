@@ -142,8 +142,9 @@ pub enum LaunchError {
         /// The program, as declared.
         command: String,
     },
-    /// A variable makes loaders or interpreters run code, and it does not come from the adapter.
-    #[error("pass the variable {name} of the dispatch on to the agent")]
+    /// A variable could redirect the agent's programs, and it does not come from the
+    /// Adapter.
+    #[error("let the dispatch set {name}, which could redirect the agent's programs")]
     VariableRefused {
         /// Its name.
         name: String,

@@ -120,6 +120,7 @@ fn later_sources_win() {
 #[test]
 fn a_dispatch_can_set_no_variable_that_runs_code() {
     for name in [
+        "PATH",
         "LD_PRELOAD",
         "ld_library_path",
         "DYLD_INSERT_LIBRARIES",

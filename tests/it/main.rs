@@ -7,4 +7,5 @@ mod cli;
 mod env;
 mod process;
 mod schemas;
+mod stream;
 mod validate;
