@@ -353,6 +353,11 @@ proptest! {
         prop_assert!(!rendered.contains('`'));
         prop_assert!(!words.iter().any(|word| word.contains('_')));
     }
+}
+
+proptest! {
+    // Large texts: few of them say as much as many.
+    #![proptest_config(ProptestConfig::with_cases(32))]
 
     #[test]
     fn the_conversation_is_bounded(

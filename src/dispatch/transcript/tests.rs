@@ -466,7 +466,7 @@ fn any_event() -> impl Strategy<Value = AgentEvent> {
 
 proptest! {
     #[test]
-    fn every_fold_ends_stores_and_repeats(events in vec(any_event(), 0..40)) {
+    fn every_fold_ends_stores_and_repeats(events in vec(any_event(), 0..16)) {
         let once = fold(&events);
         let again = fold(&events);
         prop_assert_eq!(once.segments(), again.segments());
