@@ -6,6 +6,7 @@ pub mod clock;
 pub mod config;
 pub mod diagnostic;
 pub mod dispatch;
+pub mod execute;
 pub mod git;
 pub mod host;
 pub mod manifest;

@@ -73,6 +73,8 @@ pub enum Action {
     },
     /// Moves an empty space's root to the trash.
     ReclaimSpaceRoot {
+        /// Its workspace.
+        workspace: Uid,
         /// Which.
         space: Uid,
     },
@@ -205,7 +207,7 @@ impl Action {
                 )
             }
             Self::LiftBudgetPause { scope, .. } => format!("{name}/{scope}"),
-            Self::EnsureSpaceRoot { space, .. } | Self::ReclaimSpaceRoot { space } => {
+            Self::EnsureSpaceRoot { space, .. } | Self::ReclaimSpaceRoot { space, .. } => {
                 format!("{name}/{space}")
             }
             Self::ProvisionWorktree(order) => format!("{name}/{}", order.worktree),

@@ -65,6 +65,8 @@ pub enum TreePhase {
 /// A space's working root.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpaceRoot {
+    /// Its workspace.
+    pub workspace: Uid,
     /// Absolute path.
     pub path: String,
     /// How far it has come.

@@ -22,7 +22,10 @@ pub(super) fn step(cx: &mut PlanCx<'_>) {
     for (space, root) in &view.observed.roots {
         let is_leaving = root.phase == TreePhase::Reclaiming || !view.spaces.contains_key(space);
         if is_leaving && view.trees_of(*space).is_empty() {
-            let action = Action::ReclaimSpaceRoot { space: *space };
+            let action = Action::ReclaimSpaceRoot {
+                workspace: root.workspace,
+                space: *space,
+            };
             let run = view.runs_in_space(*space).first().copied();
             reclaim(cx, *space, action, "its root", run);
         }

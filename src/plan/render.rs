@@ -113,7 +113,9 @@ pub(super) fn object_of<'a>(view: &View<'a>, action: &'a Action) -> Option<&'a O
         }
         Action::RecordIncident { incident, .. } => Some(&incident.budget),
         Action::LiftBudgetPause { scope, .. } => named(scope.uid?),
-        Action::EnsureSpaceRoot { space, .. } | Action::ReclaimSpaceRoot { space } => named(*space),
+        Action::EnsureSpaceRoot { space, .. } | Action::ReclaimSpaceRoot { space, .. } => {
+            named(*space)
+        }
         Action::ProvisionWorktree(order) => named(order.space),
         Action::ReclaimWorktree { worktree } => named(view.observed.worktrees.get(worktree)?.space),
         Action::AssignTicket { ticket, .. } => named(*ticket),

@@ -419,9 +419,10 @@ fn insert_salvage(
 /// Every root with its overlays.
 pub(super) fn roots(conn: &Connection) -> rusqlite::Result<BTreeMap<Uid, SpaceRoot>> {
     let mut roots: BTreeMap<Uid, SpaceRoot> = conn
-        .prepare_cached("SELECT space, path, phase FROM roots")?
+        .prepare_cached("SELECT workspace, space, path, phase FROM roots")?
         .query_map([], |row| {
             let root = SpaceRoot {
+                workspace: row.text("workspace")?,
                 path: row.get("path")?,
                 phase: row.text("phase")?,
                 overlays: BTreeMap::new(),

@@ -35,6 +35,16 @@ pub enum Author {
     System,
 }
 
+impl Author {
+    /// What people call it.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Human { name } | Self::Agent { name, .. } => name,
+            Self::System => "homeostat",
+        }
+    }
+}
+
 /// The stored kind of an author.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Display, EnumString, EnumIter)]
 #[strum(serialize_all = "camelCase")]
@@ -456,7 +466,7 @@ pub(super) fn queued_wake(row: &Row<'_>) -> rusqlite::Result<QueuedWake> {
     })
 }
 
-fn message_view(row: &Row<'_>) -> rusqlite::Result<MessageView> {
+pub(super) fn message_view(row: &Row<'_>) -> rusqlite::Result<MessageView> {
     let name: String = row.get("author")?;
     let author = match row.text("author_kind")? {
         AuthorKind::Human => Author::Human { name },

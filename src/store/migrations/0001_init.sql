@@ -317,6 +317,8 @@ CREATE TABLE run_trees (
   path      TEXT NOT NULL,
   branch    TEXT NOT NULL,
   base      TEXT NOT NULL,                            -- where the branch started
+  start_head     TEXT,                                -- before launch; NULL: not looked at
+  start_is_dirty INTEGER CHECK (start_is_dirty IN (0, 1)), -- before launch; NULL: not looked at
   head      TEXT,                                     -- when the run closed; NULL: not looked at
   is_dirty  INTEGER CHECK (is_dirty IN (0, 1)),       -- when the run closed; NULL: not looked at
   PRIMARY KEY (run, worktree)

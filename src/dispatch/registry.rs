@@ -1,0 +1,249 @@
+//! The runs that this daemon drives.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use super::log::LogError;
+use super::runner;
+use crate::clock::Clock;
+use crate::model::crash::{CrashPoint, crash_point};
+use crate::model::id::RunId;
+use crate::model::observed::WorktreeBackend;
+use crate::model::run::{EndReason, RunOrder};
+use crate::model::worktree::UserIds;
+use crate::process::{StopError, estop};
+use crate::sandbox::{Layers, RunIdentity, SandboxState};
+use crate::store::{Admission, AdmitFacts, Store, StoreError};
+use crate::task::{TaskError, Tracker, blocking};
+use crate::worktree::layout::Layout;
+
+/// What every run of this daemon is started with.
+#[derive(Clone, Debug)]
+pub struct RunSettings {
+    /// This program: the shim is a hidden subcommand of it.
+    pub program: PathBuf,
+    /// The data directory.
+    pub data_dir: PathBuf,
+    /// Where everything on disk lies.
+    pub layout: Layout,
+    /// Where programs are looked up, as `PATH` spells it.
+    pub path: String,
+    /// The user that runs are.
+    pub identity: RunIdentity,
+    /// What of an enclosure works here.
+    pub layers: Layers,
+    /// The same in words.
+    pub sandbox: SandboxState,
+    /// How worktrees are made.
+    pub backend: WorktreeBackend,
+    /// This life of the daemon.
+    pub incarnation: String,
+    /// What an agent gets between TERM and KILL.
+    pub grace: Duration,
+}
+
+/// Whether a wake became a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Started {
+    /// Its task runs.
+    Run,
+    /// A gate was closed when it came to it, or the wake is no longer waiting.
+    Refused(String),
+}
+
+/// Why a run could not be started, ended or recovered.
+#[derive(Debug, thiserror::Error)]
+pub enum DispatchError {
+    /// The database.
+    #[error("use the database")]
+    Store(#[from] StoreError),
+    /// The run's log.
+    #[error("read what the run logged")]
+    Log(#[from] LogError),
+    /// What is left of the run could not be killed, or not be looked for.
+    #[error("confirm that the run is gone")]
+    Stop(#[from] StopError),
+    /// A blocking step panicked.
+    #[error("finish a step")]
+    Task(#[from] TaskError),
+    /// The emergency stop's file could not be looked at.
+    #[error("look at the emergency stop")]
+    Estop(#[source] std::io::Error),
+}
+
+/// Tells the loop that something ended.
+pub type OnChange = Arc<dyn Fn(&'static str) + Send + Sync>;
+
+/// The runs that this daemon drives. Clones share it.
+#[derive(Clone)]
+pub struct Runs {
+    pub(super) shared: Arc<Shared>,
+}
+
+pub(super) struct Shared {
+    pub(super) store: Store,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) tracker: Tracker,
+    pub(super) settings: RunSettings,
+    pub(super) on_change: OnChange,
+    live: Mutex<BTreeMap<RunId, watch::Sender<Option<EndReason>>>>,
+}
+
+impl fmt::Debug for Runs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Runs")
+            .field("live", &self.attached())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Runs {
+    /// A registry with no run in it.
+    pub fn new(
+        store: Store,
+        clock: Arc<dyn Clock>,
+        tracker: Tracker,
+        settings: RunSettings,
+        on_change: OnChange,
+    ) -> Self {
+        let live = Mutex::new(BTreeMap::new());
+        let shared = Shared {
+            store,
+            clock,
+            tracker,
+            settings,
+            on_change,
+            live,
+        };
+        Self {
+            shared: Arc::new(shared),
+        }
+    }
+
+    /// The runs that a task of this daemon drives.
+    pub fn attached(&self) -> BTreeSet<RunId> {
+        self.shared.live().keys().copied().collect()
+    }
+
+    /// Claims the order's wake and starts its run. The task is registered before the row is
+    /// written, so that no pass takes the run for an orphan.
+    ///
+    /// # Errors
+    /// When the gates could not be looked at; nothing was started then.
+    pub async fn start(&self, order: RunOrder) -> Result<Started, DispatchError> {
+        let run = order.run;
+        let (stop, stopped) = watch::channel(None);
+        if self.shared.live().contains_key(&run) {
+            return Ok(Started::Run);
+        }
+        self.shared.live().insert(run, stop);
+        let registered = Registered {
+            shared: Arc::clone(&self.shared),
+            run,
+        };
+        if let Some(refusal) = self.admit(&order).await? {
+            return Ok(refusal);
+        }
+        crash_point(CrashPoint::RunAdmitted);
+        let task = runner::drive(Arc::clone(&self.shared), order, stopped, registered);
+        drop(self.shared.tracker.spawn(format!("run {run}"), task));
+        Ok(Started::Run)
+    }
+
+    /// Passes the gates once more and writes the run's row; the refusal if one is closed.
+    async fn admit(&self, order: &RunOrder) -> Result<Option<Started>, DispatchError> {
+        let settings = &self.shared.settings;
+        let data_dir = settings.data_dir.clone();
+        let estop = blocking("read estop", move || estop::read(&data_dir)).await?;
+        if let Some(estop) = estop.map_err(DispatchError::Estop)? {
+            let message = format!("the emergency stop was set by {}", estop.by);
+            return Ok(Some(Started::Refused(message)));
+        }
+        let facts = AdmitFacts {
+            incarnation: settings.incarnation.clone(),
+            sandbox_state: settings.sandbox.kind.as_str().to_owned(),
+            credential_source: "none".to_owned(),
+            backend: settings.backend,
+            log_path: self
+                .shared
+                .log_path(order.run)
+                .to_string_lossy()
+                .into_owned(),
+            now: self.shared.clock.now(),
+        };
+        match self.shared.store.admit(order, facts).await? {
+            Admission::Admitted => Ok(None),
+            Admission::Refused(reason, message) => {
+                Ok(Some(Started::Refused(format!("{reason}: {message}"))))
+            }
+            Admission::Stale(message) => Ok(Some(Started::Refused(message))),
+        }
+    }
+
+    /// Asks a run of this daemon to end; false if it drives no such run. A second reason changes
+    /// nothing.
+    pub fn stop(&self, run: RunId, reason: EndReason) -> bool {
+        let live = self.shared.live();
+        let Some(stop) = live.get(&run) else {
+            return false;
+        };
+        stop.send_if_modified(|current| {
+            let is_first = current.is_none();
+            current.get_or_insert(reason);
+            is_first
+        });
+        true
+    }
+
+    /// Asks every run to end.
+    pub fn stop_all(&self, reason: EndReason) {
+        for run in self.attached() {
+            self.stop(run, reason);
+        }
+    }
+}
+
+impl RunSettings {
+    /// The user that runs are, as worktrees know it.
+    pub(super) const fn user(&self) -> UserIds {
+        UserIds {
+            uid: self.identity.uid(),
+            gid: self.identity.gid(),
+        }
+    }
+}
+
+impl Shared {
+    /// A short section without an await; each change of the map is one call.
+    fn live(&self) -> MutexGuard<'_, BTreeMap<RunId, watch::Sender<Option<EndReason>>>> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Where the run's log lies.
+    pub(super) fn log_path(&self, run: RunId) -> PathBuf {
+        self.settings.layout.runs().join(format!("{run}.ndjson"))
+    }
+
+    /// The run's own directory: home and scratch space.
+    pub(super) fn run_dir(&self, run: RunId) -> PathBuf {
+        self.settings.layout.build().join(format!("run-{run}"))
+    }
+}
+
+/// A run's place in the registry, while this lives.
+pub(super) struct Registered {
+    shared: Arc<Shared>,
+    run: RunId,
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        self.shared.live().remove(&self.run);
+        (self.shared.on_change)("run ended");
+    }
+}

@@ -1,0 +1,517 @@
+//! The task that drives one run: prepare, launch, stream, confirm the end, close.
+//!
+//! Each step's record comes before the next step's effect: the row before the shim, the shim's
+//! identity before it may go on, the log's last line before the row is closed. If the database
+//! refuses, the agent is ended and the row left live: the next pass finds a run without a task and
+//! recovers it, which is the same road as after a crash.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::AsyncReadExt;
+use tokio::net::UnixStream;
+use tokio::net::unix::pipe;
+use tokio::sync::watch;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
+
+use super::classify::Exit;
+use super::close::{self, Closing, Ending};
+use super::log::{Record, RunLog};
+use super::record::{RecordError, Recorder};
+use super::registry::{DispatchError, Registered, Shared};
+use crate::adapter::lines::{Line, Lines};
+use crate::adapter::{self, EventParser, Launch, LaunchSpec};
+use crate::model::chain::chain;
+use crate::model::crash::{CrashPoint, crash_point};
+use crate::model::event::AgentEvent;
+use crate::model::run::{EndReason, RunOrder};
+use crate::model::wake::Wake;
+use crate::process::control::{Decoder, Report};
+use crate::process::{StopTarget, stop};
+use crate::prompt::{self, HistoryMessage, PromptInput};
+use crate::sandbox::{LaunchPlan, Program, Running, none};
+use crate::store::{Effect, StoreError};
+use crate::task::{TaskError, blocking};
+
+/// How long an event may be kept back from the database.
+const STORE_EVERY: Duration = Duration::from_millis(100);
+/// Messages that a prompt is made from; what does not fit in its window is left out anyway.
+const HISTORY_MESSAGES_MAX: u32 = 500;
+/// How long the output of a process that is gone may take to run dry.
+const DRAIN: Duration = Duration::from_secs(5);
+
+/// Drives the run until its row is closed.
+pub(super) async fn drive(
+    shared: Arc<Shared>,
+    order: RunOrder,
+    stopped: watch::Receiver<Option<EndReason>>,
+    registered: Registered,
+) {
+    let run = order.run;
+    let mut task = RunTask {
+        shared: Arc::clone(&shared),
+        order,
+        stopped,
+    };
+    if let Err(error) = task.run().await {
+        // The row stays live; without its task it is an orphan, and the next pass recovers it.
+        tracing::error!(%run, error = &error as &dyn std::error::Error, "run left to recovery");
+    }
+    drop(registered);
+}
+
+/// Why a run's task gave up before its row was closed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum DriveError {
+    #[error("record the run")]
+    Record(#[from] RecordError),
+    #[error("finish the run")]
+    Dispatch(#[from] DispatchError),
+    #[error("find the wake that the run claimed")]
+    NoWake,
+    #[error("go on with a run whose record has moved on: {0}")]
+    Stale(String),
+}
+
+/// Goes on only if the row is still this task's to write.
+fn applied(effect: Effect) -> Result<(), DriveError> {
+    match effect {
+        Effect::Applied | Effect::Unchanged => Ok(()),
+        Effect::Stale(what) => Err(DriveError::Stale(what)),
+    }
+}
+
+impl From<StoreError> for DriveError {
+    fn from(error: StoreError) -> Self {
+        Self::Dispatch(error.into())
+    }
+}
+
+impl From<TaskError> for DriveError {
+    fn from(error: TaskError) -> Self {
+        Self::Dispatch(error.into())
+    }
+}
+
+/// Why an agent was not started.
+struct Refusal {
+    code: &'static str,
+    message: String,
+}
+
+impl Refusal {
+    fn shim(error: &none::LaunchError) -> Self {
+        Self {
+            code: "launch",
+            message: chain(error),
+        }
+    }
+}
+
+struct RunTask {
+    shared: Arc<Shared>,
+    order: RunOrder,
+    stopped: watch::Receiver<Option<EndReason>>,
+}
+
+impl RunTask {
+    async fn run(&mut self) -> Result<(), DriveError> {
+        let store = &self.shared.store;
+        let record = store.wake(self.order.wake).await?;
+        let Some(record) = record else {
+            return Err(DriveError::NoWake);
+        };
+        let mut recorder = self.open_log().await?;
+        let before = close::inspect_trees(&self.shared, &self.order.trees).await?;
+        applied(store.begin_trees(self.order.run, before.clone()).await?)?;
+        let ending = match self.launch(&record.wake, &mut recorder).await? {
+            Ok((running, parser)) => {
+                crash_point(CrashPoint::AgentReleased);
+                applied(
+                    store
+                        .mark_running(self.order.run, self.shared.clock.now())
+                        .await?,
+                )?;
+                self.stream(running, parser, &mut recorder).await?
+            }
+            Err(Refusal { code, message }) => {
+                let event = AgentEvent::Error {
+                    message,
+                    code: Some(code.to_owned()),
+                };
+                recorder.record(event).await?;
+                let asked = *self.stopped.borrow();
+                let end_reason = asked.unwrap_or(EndReason::LaunchFailed);
+                Ending {
+                    end_reason,
+                    exit: Exit::default(),
+                }
+            }
+        };
+        confirm_gone(&self.shared, self.order.run, Duration::ZERO).await?;
+        crash_point(CrashPoint::ProcessGone);
+        let end = Record::End {
+            code: ending.exit.code,
+            signal: ending.exit.signal,
+            end_reason: ending.end_reason,
+            at: self.shared.clock.now(),
+        };
+        let closing = Closing {
+            run: self.order.run,
+            ending,
+            fold: recorder.finish(&end).await?,
+            trees: &self.order.trees,
+            before: &before,
+            silence: self.order.silence,
+        };
+        Ok(close::close(&self.shared, closing).await?)
+    }
+
+    async fn open_log(&self) -> Result<Recorder, DriveError> {
+        let (order, path) = (&self.order, self.shared.log_path(self.order.run));
+        let start = Record::Start {
+            version: RunLog::VERSION,
+            run_id: order.run,
+            agent_id: order.agent,
+            workspace_id: order.workspace,
+            space_id: order.space,
+            conversation_id: order.conversation,
+            adapter: order.adapter_name.clone(),
+            silence_secs: order.silence.as_secs(),
+            at: self.shared.clock.now(),
+        };
+        let log = blocking("create run log", move || RunLog::create(&path, &start)).await?;
+        let log = log.map_err(RecordError::Log)?;
+        Ok(Recorder::new(Arc::clone(&self.shared), order.run, log))
+    }
+
+    /// Starts the agent. The inner error is why it could not be started.
+    async fn launch(
+        &self,
+        wake: &Wake,
+        recorder: &mut Recorder,
+    ) -> Result<Result<(Running, Box<dyn EventParser>), Refusal>, DriveError> {
+        let (launch, parser) = match self.prepare(wake).await? {
+            Ok(prepared) => prepared,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        let (settings, run) = (&self.shared.settings, self.order.run);
+        let plan = LaunchPlan {
+            run,
+            identity: settings.identity,
+            cgroup: settings.layers.cgroup_of(run),
+            grace: settings.grace,
+        };
+        let program = settings.program.clone();
+        let started = match blocking("start shim", move || none::start(&program)).await? {
+            Ok(started) => started,
+            Err(error) => return Ok(Err(Refusal::shim(&error))),
+        };
+        crash_point(CrashPoint::ShimSpawned);
+        let cgroup = plan
+            .cgroup
+            .as_ref()
+            .map(|path| path.to_string_lossy().into_owned());
+        let identity = started.identity().clone();
+        applied(
+            self.shared
+                .store
+                .store_identity(run, identity, cgroup)
+                .await?,
+        )?;
+        crash_point(CrashPoint::IdentityStored);
+        let attested = match blocking("prepare shim", move || started.prepare(&plan)).await? {
+            Ok(attested) => attested,
+            Err(error) => return Ok(Err(Refusal::shim(&error))),
+        };
+        recorder
+            .record(AgentEvent::Debug {
+                message: format!("launch: {}", settings.sandbox),
+            })
+            .await?;
+        if self.stopped.borrow().is_some() {
+            let message = "it was stopped before it started".to_owned();
+            return Ok(Err(Refusal {
+                code: "stopped",
+                message,
+            }));
+        }
+        let Launch { argv, env, stdin } = launch;
+        let program = Program {
+            argv,
+            env,
+            cwd: self.order.cwd.clone().into(),
+            stdin,
+        };
+        Ok(
+            match blocking("launch agent", move || attested.launch(program)).await? {
+                Ok(running) => Ok((running, parser)),
+                Err(error) => Err(Refusal::shim(&error)),
+            },
+        )
+    }
+
+    /// Resolves prompt, environment and program, before any process starts.
+    async fn prepare(
+        &self,
+        wake: &Wake,
+    ) -> Result<Result<(Launch, Box<dyn EventParser>), Refusal>, DriveError> {
+        let (order, settings) = (&self.order, &self.shared.settings);
+        let prompt = self.prompt(wake).await?;
+        let (path, user) = (self.shared.run_dir(order.run), settings.user());
+        let made = blocking("make run directory", move || {
+            close::make_run_dir(&path, user)
+        })
+        .await?;
+        let (home, tmp) = match made {
+            Ok(directories) => directories,
+            Err(error) => {
+                return Ok(Err(Refusal {
+                    code: "run_directory",
+                    message: chain(&error),
+                }));
+            }
+        };
+        let adapter = adapter::for_spec(&order.adapter);
+        let spec = LaunchSpec {
+            prompt: &prompt,
+            search_path: &settings.path,
+            home: &home.to_string_lossy(),
+            tmp: &tmp.to_string_lossy(),
+            user: "homeostat",
+            time_zone: "UTC",
+            git_env: &prompt::git_environment(&order.identity, wake.requested_by.as_deref()),
+            caller_env: &wake.env,
+            wake_env: &prompt::wake_environment(order.run, wake),
+        };
+        Ok(match adapter.launch(&spec) {
+            Ok(launch) => Ok((launch, adapter.parser())),
+            Err(error) => Err(Refusal {
+                code: error.code(),
+                message: format!("{}; {}", chain(&error), error.remedy()),
+            }),
+        })
+    }
+
+    /// Makes the prompt and stores it: what is stored is exactly what is sent.
+    async fn prompt(&self, wake: &Wake) -> Result<String, DriveError> {
+        let store = &self.shared.store;
+        let history = store
+            .history(self.order.conversation, HISTORY_MESSAGES_MAX)
+            .await?;
+        let messages: Vec<_> = history
+            .messages
+            .into_iter()
+            .map(|message| HistoryMessage {
+                id: message.id,
+                author: message.author.name().to_owned(),
+                at: message.created_at,
+                text: message.text,
+            })
+            .collect();
+        let input = PromptInput {
+            order: &self.order,
+            wake,
+            history: &messages,
+            older: history.older,
+        };
+        let prompt = prompt::assemble(&input).render();
+        applied(store.store_prompt(self.order.run, prompt.clone()).await?)?;
+        Ok(prompt)
+    }
+
+    /// Records what the agent says until it is gone.
+    async fn stream(
+        &mut self,
+        running: Running,
+        parser: Box<dyn EventParser>,
+        recorder: &mut Recorder,
+    ) -> Result<Ending, DriveError> {
+        let Running {
+            mut shim,
+            control,
+            decoder,
+            stdout,
+            stderr,
+            child_pid: _,
+        } = running;
+        let mut stream = Stream {
+            stdout: Some(lines(stdout)?),
+            stderr: Some(lines(stderr)?),
+            control: Control::new(control, decoder)?,
+            parser,
+            exit: None,
+        };
+        let silence = self.order.silence;
+        let mut silent_at = Instant::now() + silence;
+        let mut end_reason = None;
+        let mut store_tick = interval(STORE_EVERY);
+        store_tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        while !stream.is_over() {
+            let has_unstored = recorder.has_unstored();
+            let mut stopped = self.stopped.clone();
+            tokio::select! {
+                events = stream.next() => {
+                    silent_at = Instant::now() + silence;
+                    for event in events {
+                        recorder.record(event).await?;
+                    }
+                }
+                reason = asked_to_stop(&mut stopped), if end_reason.is_none() => {
+                    end_reason = Some(reason);
+                    self.end_in_background();
+                }
+                () = sleep_until(silent_at), if end_reason.is_none() => {
+                    end_reason = Some(EndReason::Silence);
+                    self.end_in_background();
+                }
+                _ = store_tick.tick(), if has_unstored => recorder.store().await?,
+            }
+        }
+        let exit = stream.exit.unwrap_or_default();
+        let end_reason = end_reason.unwrap_or(EndReason::AgentFinished);
+        for event in stream.parser.finish(end_reason, exit) {
+            recorder.record(event).await?;
+        }
+        // Gone or not, the shim is ours to reap; if it lingers the next start reaps it.
+        drop(shim.try_reap());
+        Ok(Ending { end_reason, exit })
+    }
+
+    /// Ends the agent, politely first, while its output is read on.
+    fn end_in_background(&self) {
+        let (shared, run) = (Arc::clone(&self.shared), self.order.run);
+        let task = async move {
+            if let Err(error) = confirm_gone(&shared, run, shared.settings.grace).await {
+                tracing::warn!(%run, error = &error as &dyn std::error::Error, "stop not confirmed");
+            }
+        };
+        drop(self.shared.tracker.spawn(format!("stop {run}"), task));
+    }
+}
+
+/// The reason for which the run is asked to stop; never, when nobody can ask any more.
+async fn asked_to_stop(stopped: &mut watch::Receiver<Option<EndReason>>) -> EndReason {
+    match stopped
+        .wait_for(Option::is_some)
+        .await
+        .map(|reason| *reason)
+    {
+        Ok(Some(reason)) => reason,
+        Ok(None) | Err(_) => std::future::pending().await,
+    }
+}
+
+/// Ends what is left of the run and confirms that nothing is.
+pub(super) async fn confirm_gone(
+    shared: &Shared,
+    run: crate::model::id::RunId,
+    grace: Duration,
+) -> Result<(), DispatchError> {
+    let process = shared.store.process_of(run).await?;
+    let (identity, cgroup) = process
+        .map(|process| (process.identity, process.cgroup))
+        .unwrap_or_default();
+    let target = StopTarget {
+        identity,
+        run,
+        cgroup: cgroup.map(Into::into),
+    };
+    let report = blocking("stop run", move || stop(&target, grace)).await??;
+    if !report.killed.is_empty() {
+        tracing::info!(%run, killed = report.killed.len(), "killed what was left of the run");
+    }
+    Ok(())
+}
+
+/// What an agent says, as events.
+struct Stream {
+    stdout: Option<Lines<pipe::Receiver>>,
+    stderr: Option<Lines<pipe::Receiver>>,
+    control: Control,
+    parser: Box<dyn EventParser>,
+    exit: Option<Exit>,
+}
+
+impl Stream {
+    /// Whether nothing can come any more.
+    const fn is_over(&self) -> bool {
+        self.exit.is_some() && self.stdout.is_none() && self.stderr.is_none()
+    }
+
+    /// What comes next; empty when something ended. Cancel-safe: each branch is.
+    async fn next(&mut self) -> Vec<AgentEvent> {
+        tokio::select! {
+            line = next_line(&mut self.stdout) => match line {
+                Some(line) => self.parser.stdout_line(&line),
+                None => { self.stdout = None; Vec::new() }
+            },
+            line = next_line(&mut self.stderr) => match line {
+                Some(line) => self.parser.stderr_line(&line),
+                None => { self.stderr = None; Vec::new() }
+            },
+            exit = self.control.exit(), if self.exit.is_none() => {
+                self.exit = Some(exit);
+                Vec::new()
+            }
+            () = tokio::time::sleep(DRAIN), if self.exit.is_some() => {
+                // Something outside the run holds the pipe open; what it says is not the run's.
+                (self.stdout, self.stderr) = (None, None);
+                Vec::new()
+            }
+        }
+    }
+}
+
+/// The next line; none at the end, or when it can't be read; never, when there is no stream.
+async fn next_line(lines: &mut Option<Lines<pipe::Receiver>>) -> Option<Line> {
+    match lines {
+        Some(lines) => lines.next().await.unwrap_or_default(),
+        None => std::future::pending().await,
+    }
+}
+
+/// The shim's reports, until it is gone.
+struct Control {
+    socket: UnixStream,
+    decoder: Decoder,
+}
+
+impl Control {
+    fn new(socket: std::os::unix::net::UnixStream, decoder: Decoder) -> Result<Self, RecordError> {
+        let socket = UnixStream::from_std(socket).map_err(RecordError::Listen)?;
+        Ok(Self { socket, decoder })
+    }
+
+    /// How the agent ended; an empty exit when the shim went away without saying.
+    async fn exit(&mut self) -> Exit {
+        let mut piece = [0; 4096];
+        loop {
+            match self.decoder.message::<Report>() {
+                Ok(Some(Report::Exited(exited))) => return exited.exit,
+                Ok(Some(Report::Failed(failed))) => {
+                    tracing::warn!(%failed, "shim gave up");
+                    return Exit::default();
+                }
+                Ok(Some(Report::Started(_) | Report::Attested(_) | Report::Running(_))) => {}
+                Ok(None) => match self.socket.read(&mut piece).await {
+                    Ok(0) | Err(_) => return Exit::default(),
+                    Ok(read) => self.decoder.push(piece.get(..read).unwrap_or_default()),
+                },
+                Err(error) => {
+                    tracing::warn!(
+                        error = &error as &dyn std::error::Error,
+                        "shim not understood"
+                    );
+                    return Exit::default();
+                }
+            }
+        }
+    }
+}
+
+fn lines(descriptor: OwnedFd) -> Result<Lines<pipe::Receiver>, RecordError> {
+    let receiver = pipe::Receiver::from_owned_fd(descriptor).map_err(RecordError::Listen)?;
+    Ok(Lines::new(receiver))
+}

@@ -1,0 +1,159 @@
+//! What a failed action's error means for the next try.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::Attempt;
+use crate::dispatch::DispatchError;
+use crate::model::chain::chain;
+use crate::model::observed::Backoff;
+use crate::store::StoreError;
+use crate::task::TaskError;
+
+/// What an error means for the next try.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorClass {
+    /// It may pass.
+    Transient,
+    /// It stays until the spec changes.
+    Terminal,
+    /// It was planned against older rows.
+    Stale,
+    /// It is our mistake.
+    Bug,
+}
+
+/// Why an action failed.
+#[derive(Debug, thiserror::Error)]
+pub enum ExecuteError {
+    /// The rows have moved on since the plan.
+    #[error("act on older rows: {what}")]
+    Stale {
+        /// What moved.
+        what: String,
+    },
+    /// The database.
+    #[error("use the database")]
+    Store(#[from] StoreError),
+    /// A run.
+    #[error("drive a run")]
+    Dispatch(#[from] DispatchError),
+    /// A blocking step panicked.
+    #[error("finish a step")]
+    Task(#[from] TaskError),
+    /// A worktree could not be made or reclaimed.
+    #[error("{code}: {message}; {remedy}")]
+    Worktree {
+        /// The reason code.
+        code: String,
+        /// What went wrong.
+        message: String,
+        /// What to try.
+        remedy: String,
+        /// Whether trying again may help.
+        is_transient: bool,
+    },
+}
+
+/// First wait after a failure; it doubles (design §4).
+const BACKOFF_FIRST: Duration = Duration::from_secs(1);
+/// The longest wait (design §4).
+const BACKOFF_MAX: Duration = Duration::from_secs(300);
+/// Wait after acting on older rows: the next plan is likely right.
+const STALE: Duration = Duration::from_millis(50);
+
+impl ExecuteError {
+    /// What it means for the next try.
+    pub const fn class(&self) -> ErrorClass {
+        match self {
+            Self::Stale { .. } => ErrorClass::Stale,
+            Self::Store(_) | Self::Dispatch(_) => ErrorClass::Transient,
+            Self::Task(_) => ErrorClass::Bug,
+            Self::Worktree {
+                is_transient: true, ..
+            } => ErrorClass::Transient,
+            Self::Worktree {
+                is_transient: false,
+                ..
+            } => ErrorClass::Terminal,
+        }
+    }
+
+    /// The reason code that conditions and holds show.
+    fn code(&self) -> &str {
+        match self {
+            Self::Stale { .. } => "stale",
+            Self::Store(_) => "database",
+            Self::Dispatch(_) => "dispatch",
+            Self::Task(_) => "bug",
+            Self::Worktree { code, .. } => code,
+        }
+    }
+}
+
+/// The wait that follows. It grows with the failures and varies with the key, so that what failed
+/// together does not come back together.
+pub(super) fn backoff(error: &ExecuteError, attempt: &Attempt, now: Timestamp) -> Backoff {
+    let wait = match error.class() {
+        ErrorClass::Stale => Some(STALE),
+        ErrorClass::Transient | ErrorClass::Bug => Some(jittered(attempt.failures, &attempt.key)),
+        ErrorClass::Terminal => None,
+    };
+    Backoff {
+        failures: attempt.failures.saturating_add(1),
+        not_before: wait.map(|wait| now.saturating_add(wait).unwrap_or(Timestamp::MAX)),
+        generation: attempt.generation,
+        code: error.code().to_owned(),
+        message: chain(error),
+    }
+}
+
+/// Half to all of the exponential wait, by a hash of what waits.
+fn jittered(failures: u32, key: &str) -> Duration {
+    let full = BACKOFF_FIRST
+        .saturating_mul(1 << failures.min(9))
+        .min(BACKOFF_MAX);
+    let hash = key.bytes().fold(failures, |hash, byte| {
+        hash.wrapping_mul(31).wrapping_add(u32::from(byte))
+    });
+    full / 2 + full / 2 * (hash % 1024) / 1024
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Attempt, BACKOFF_MAX, ErrorClass, ExecuteError, backoff, jittered};
+    use jiff::Timestamp;
+    use std::time::Duration;
+
+    #[test]
+    fn waits_double_up_to_five_minutes_and_differ_by_key() {
+        for failures in 0..40 {
+            let wait = jittered(failures, "provisionWorktree/a");
+            let full = Duration::from_secs(1 << failures.min(9)).min(BACKOFF_MAX);
+            assert!(full / 2 <= wait && wait <= full, "{failures}: {wait:?}");
+        }
+        assert_ne!(jittered(5, "a"), jittered(5, "b"));
+    }
+
+    #[test]
+    fn a_terminal_error_waits_for_the_spec() {
+        let error = ExecuteError::Worktree {
+            code: "reflinkUnsupported".to_owned(),
+            message: "clone".to_owned(),
+            remedy: "move".to_owned(),
+            is_transient: false,
+        };
+        assert_eq!(error.class(), ErrorClass::Terminal);
+        let attempt = Attempt {
+            key: "k".to_owned(),
+            generation: 3,
+            failures: 0,
+        };
+        let backoff = backoff(&error, &attempt, Timestamp::UNIX_EPOCH);
+        assert_eq!(
+            (backoff.not_before, backoff.failures, backoff.generation),
+            (None, 1, 3)
+        );
+    }
+}

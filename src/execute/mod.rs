@@ -1,0 +1,331 @@
+//! Performing actions, one function each. No choice is made here and nothing is tried twice: an
+//! error is classified and recorded under the action's key, and the next pass plans again.
+//!
+//! What is only rows is done at once, in the plan's order. What touches disk or processes runs in
+//! the background, one at a time per key; a pass that plans it again meanwhile changes nothing.
+
+mod failure;
+mod trees;
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Semaphore;
+
+pub use failure::{ErrorClass, ExecuteError};
+
+use crate::clock::Clock;
+use crate::dispatch::{OnChange, Runs, Started};
+use crate::model::action::Action;
+use crate::model::crash::{CrashPoint, crash_point};
+use crate::model::id::RunId;
+use crate::model::observed::WorktreeBackend;
+use crate::model::run::RunOrder;
+use crate::model::worktree::UserIds;
+use crate::store::{Effect, Store, StoreError};
+use crate::task::Tracker;
+use crate::worktree::layout::Layout;
+
+/// Worktrees that are made or reclaimed at once: beyond the cores, the file system only queues.
+const TREES_AT_ONCE: usize = 2;
+/// Orphans that are killed at once.
+const REAPS_AT_ONCE: usize = 8;
+
+/// What the executor is told of its host.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Where everything on disk lies.
+    pub layout: Layout,
+    /// How worktrees are made.
+    pub backend: WorktreeBackend,
+    /// Who owns them.
+    pub user: UserIds,
+    /// Where relative repo sources start.
+    pub source_base: PathBuf,
+}
+
+/// Performs actions. Clones share what is in flight.
+#[derive(Clone)]
+pub struct Executor {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    settings: Settings,
+    store: Store,
+    runs: Runs,
+    clock: Arc<dyn Clock>,
+    tracker: Tracker,
+    on_change: OnChange,
+    in_flight: Mutex<BTreeSet<String>>,
+    trees: Semaphore,
+    reaps: Semaphore,
+}
+
+impl fmt::Debug for Executor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let in_flight = &*self.shared.in_flight();
+        f.debug_struct("Executor")
+            .field("in_flight", in_flight)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Executor {
+    /// An executor with nothing in flight.
+    pub fn new(
+        settings: Settings,
+        store: Store,
+        runs: Runs,
+        clock: Arc<dyn Clock>,
+        tracker: Tracker,
+        on_change: OnChange,
+    ) -> Self {
+        let shared = Shared {
+            settings,
+            store,
+            runs,
+            clock,
+            tracker,
+            on_change,
+            in_flight: Mutex::new(BTreeSet::new()),
+            trees: Semaphore::new(TREES_AT_ONCE),
+            reaps: Semaphore::new(REAPS_AT_ONCE),
+        };
+        Self {
+            shared: Arc::new(shared),
+        }
+    }
+
+    /// The runs that it starts.
+    pub fn runs(&self) -> &Runs {
+        &self.shared.runs
+    }
+
+    /// Performs or begins the action; whether rows have changed by the time this returns.
+    /// `failures` is how often in a row it has failed before.
+    ///
+    /// # Errors
+    /// When a failure could not be recorded.
+    pub async fn submit(&self, action: Action, failures: u32) -> Result<bool, StoreError> {
+        if is_background(&action) {
+            self.begin(action, failures);
+            return Ok(false);
+        }
+        let attempt = Attempt::of(&action, failures);
+        tracing::debug!(action = attempt.key, "act");
+        let result = self.perform(action).await;
+        let is_done = result.is_ok();
+        self.settle(&attempt, result).await?;
+        Ok(is_done)
+    }
+
+    /// Begins a background action unless it is in flight already.
+    fn begin(&self, action: Action, failures: u32) {
+        let attempt = Attempt::of(&action, failures);
+        if !self.shared.in_flight().insert(attempt.key.clone()) {
+            return;
+        }
+        let landing = Landing {
+            shared: Arc::clone(&self.shared),
+            key: attempt.key.clone(),
+        };
+        let (this, name) = (self.clone(), attempt.key.clone());
+        let task = async move {
+            tracing::debug!(action = attempt.key, "act in the background");
+            let result = this.perform(action).await;
+            if let Err(error) = this.settle(&attempt, result).await {
+                tracing::error!(
+                    error = &error as &dyn std::error::Error,
+                    "outcome not recorded"
+                );
+            }
+            drop(landing);
+        };
+        drop(self.shared.tracker.spawn(name, task));
+    }
+
+    /// Records the outcome under the action's key.
+    async fn settle(
+        &self,
+        attempt: &Attempt,
+        result: Result<(), ExecuteError>,
+    ) -> Result<(), StoreError> {
+        let (store, key) = (&self.shared.store, &attempt.key);
+        match result {
+            Ok(()) if attempt.failures > 0 => store.clear_failure(key.clone()).await.map(drop),
+            Ok(()) => Ok(()),
+            Err(error) => {
+                tracing::warn!(
+                    action = key,
+                    error = &error as &dyn std::error::Error,
+                    "failed"
+                );
+                let backoff = failure::backoff(&error, attempt, self.shared.clock.now());
+                store.record_failure(key.clone(), backoff).await
+            }
+        }
+    }
+
+    async fn perform(&self, action: Action) -> Result<(), ExecuteError> {
+        let (store, now) = (&self.shared.store, self.shared.clock.now());
+        let effect = match action {
+            Action::SettleRun { run, retry, ticket } => {
+                let effect = store
+                    .settle_run(run, retry.map(|wake| *wake), ticket, now)
+                    .await?;
+                crash_point(CrashPoint::RunSettled);
+                effect
+            }
+            Action::RecordIncident { incident, pause } => {
+                store.record_incident(incident, pause, now).await?
+            }
+            Action::LiftBudgetPause { scope, because } => {
+                store.lift_budget_pause(scope, because, now).await?
+            }
+            Action::AssignTicket {
+                ticket,
+                assignee,
+                assignments,
+                wake,
+            } => {
+                let wake = wake.map(|wake| *wake);
+                store
+                    .assign_ticket(ticket, assignee, assignments, wake, now)
+                    .await?
+            }
+            Action::ChangeTicket(change) => store.change_ticket(change, now).await?,
+            Action::DispatchOnce {
+                dispatch,
+                generation,
+                wake,
+            } => store.dispatch_once(dispatch, generation, *wake).await?,
+            Action::FireSchedule {
+                schedule,
+                slot,
+                wake,
+            } => {
+                store
+                    .fire_schedule(schedule, slot, wake.map(|wake| *wake))
+                    .await?
+            }
+            Action::CancelWake { wake, because } => store.cancel_wake(wake, because, now).await?,
+            Action::FinishDeletion { object, uid } => {
+                store.finish_deletion(object, uid, now).await?
+            }
+            Action::StopRun { run, reason } => {
+                let by = "homeostat".to_owned();
+                let effect = store.request_stop(run, reason, by, now).await?;
+                self.shared.runs.stop(run, reason);
+                effect
+            }
+            Action::StartRun(order) => return self.start_run(*order).await,
+            Action::ReapRun { run } => return self.shared.reap_run(run).await,
+            Action::EnsureSpaceRoot {
+                workspace,
+                space,
+                generation: _,
+                agents,
+            } => {
+                self.shared
+                    .ensure_space_root(workspace, space, agents)
+                    .await?
+            }
+            Action::ProvisionWorktree(order) => self.shared.provision_worktree(*order).await?,
+            Action::ReclaimWorktree { worktree } => self.shared.reclaim_worktree(worktree).await?,
+            Action::ReclaimSpaceRoot { workspace, space } => {
+                self.shared.reclaim_space_root(workspace, space).await?
+            }
+        };
+        applied(effect)
+    }
+
+    /// A refusal at the exec boundary is no failure of the wake: the plan was made from older rows,
+    /// and the next one holds the wake with that reason.
+    async fn start_run(&self, order: RunOrder) -> Result<(), ExecuteError> {
+        let wake = order.wake;
+        match self.shared.runs.start(order).await? {
+            Started::Run => Ok(()),
+            Started::Refused(what) => Err(ExecuteError::Stale {
+                what: format!("wake {wake}: {what}"),
+            }),
+        }
+    }
+}
+
+/// Whether the action touches disk or processes, so that the loop does not wait for it.
+const fn is_background(action: &Action) -> bool {
+    match action {
+        Action::ReapRun { .. }
+        | Action::EnsureSpaceRoot { .. }
+        | Action::ProvisionWorktree(_)
+        | Action::ReclaimWorktree { .. }
+        | Action::ReclaimSpaceRoot { .. } => true,
+        Action::StopRun { .. }
+        | Action::SettleRun { .. }
+        | Action::RecordIncident { .. }
+        | Action::LiftBudgetPause { .. }
+        | Action::AssignTicket { .. }
+        | Action::ChangeTicket(_)
+        | Action::DispatchOnce { .. }
+        | Action::FireSchedule { .. }
+        | Action::CancelWake { .. }
+        | Action::StartRun(_)
+        | Action::FinishDeletion { .. } => false,
+    }
+}
+
+/// Fails unless the rows were as planned.
+fn applied(effect: Effect) -> Result<(), ExecuteError> {
+    match effect {
+        Effect::Applied | Effect::Unchanged => Ok(()),
+        Effect::Stale(what) => Err(ExecuteError::Stale { what }),
+    }
+}
+
+/// One try of an action, as its outcome is recorded.
+#[derive(Debug)]
+struct Attempt {
+    key: String,
+    generation: i64,
+    failures: u32,
+}
+
+impl Attempt {
+    fn of(action: &Action, failures: u32) -> Self {
+        Self {
+            key: action.key(),
+            generation: action.generation(),
+            failures,
+        }
+    }
+}
+
+impl Shared {
+    /// A short section without an await.
+    fn in_flight(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        self.in_flight
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn reap_run(&self, run: RunId) -> Result<(), ExecuteError> {
+        let _permit = self.reaps.acquire().await;
+        Ok(self.runs.reap(run).await?)
+    }
+}
+
+/// An action's place in flight, while this lives.
+struct Landing {
+    shared: Arc<Shared>,
+    key: String,
+}
+
+impl Drop for Landing {
+    fn drop(&mut self) {
+        self.shared.in_flight().remove(&self.key);
+        (self.shared.on_change)("acted in the background");
+    }
+}

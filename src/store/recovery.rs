@@ -1,0 +1,140 @@
+//! What a run's task, or its recovery, reads and keeps of its beginning.
+
+use rusqlite::{OptionalExtension, Row, params};
+
+use super::sql::{Columns, Text};
+use super::wake::{MessageView, message_view};
+use super::{Effect, Store, StoreError, TreeResult};
+use crate::model::id::{ConversationId, RunId};
+use crate::model::run::{EndReason, RunTree};
+
+/// What is known of a run's beginning.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunBeginning {
+    /// Its worktrees.
+    pub trees: Vec<RunTree>,
+    /// What they held before it was launched; not looked at where nothing was stored.
+    pub before: Vec<TreeResult>,
+    /// The stop that was asked for, if one was.
+    pub stop_requested: Option<EndReason>,
+}
+
+/// The end of a conversation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct History {
+    /// Its last messages, oldest first.
+    pub messages: Vec<MessageView>,
+    /// How many there are before these.
+    pub older: usize,
+}
+
+impl Store {
+    /// Keeps what the run's worktrees hold before it is launched: what it changed is told from
+    /// this, also by a later daemon.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn begin_trees(
+        &self,
+        run: RunId,
+        before: Vec<TreeResult>,
+    ) -> Result<Effect, StoreError> {
+        self.connections
+            .write("worktrees of a run", move |conn| {
+                for tree in &before {
+                    conn.prepare_cached(
+                        "UPDATE run_trees SET start_head = ?3, start_is_dirty = ?4
+                         WHERE run = ?1 AND worktree = ?2",
+                    )?
+                    .execute(params![
+                        Text(run),
+                        Text(tree.worktree),
+                        tree.head,
+                        tree.is_dirty
+                    ])?;
+                }
+                Ok(Effect::Applied)
+            })
+            .await
+    }
+
+    /// What is known of the run's beginning; none when there is no such run.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn beginning_of(&self, run: RunId) -> Result<Option<RunBeginning>, StoreError> {
+        self.connections
+            .read("beginning of a run", move |conn| {
+                let stop_requested: Option<Option<EndReason>> = conn
+                    .prepare_cached("SELECT stop_requested FROM runs WHERE id = ?1")?
+                    .query_row([Text(run)], |row| row.text_opt("stop_requested"))
+                    .optional()?;
+                let Some(stop_requested) = stop_requested else {
+                    return Ok(None);
+                };
+                let (trees, before) = conn
+                    .prepare_cached("SELECT * FROM run_trees WHERE run = ?1 ORDER BY repo_name")?
+                    .query_map([Text(run)], |row| Ok((run_tree(row)?, tree_before(row)?)))?
+                    .collect::<rusqlite::Result<Vec<_>>>()?
+                    .into_iter()
+                    .unzip();
+                Ok(Some(RunBeginning {
+                    trees,
+                    before,
+                    stop_requested,
+                }))
+            })
+            .await
+    }
+
+    /// The last `limit` messages of a conversation.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn history(
+        &self,
+        conversation: ConversationId,
+        limit: u32,
+    ) -> Result<History, StoreError> {
+        self.connections
+            .read("history", move |conn| {
+                let mut messages: Vec<MessageView> = conn
+                    .prepare_cached(
+                        "SELECT * FROM messages WHERE conversation = ?1 ORDER BY seq DESC LIMIT ?2",
+                    )?
+                    .query_map(params![Text(conversation), limit], message_view)?
+                    .collect::<rusqlite::Result<_>>()?;
+                messages.reverse();
+                let first = messages.first().map_or(i64::MAX, |message| message.seq);
+                let older: i64 = conn
+                    .prepare_cached(
+                        "SELECT count(*) FROM messages WHERE conversation = ?1 AND seq < ?2",
+                    )?
+                    .query_row(params![Text(conversation), first], |row| row.get(0))?;
+                Ok(History {
+                    messages,
+                    older: usize::try_from(older).unwrap_or(usize::MAX),
+                })
+            })
+            .await
+    }
+}
+
+fn run_tree(row: &Row<'_>) -> rusqlite::Result<RunTree> {
+    Ok(RunTree {
+        id: row.text("worktree")?,
+        repo: row.text("repo")?,
+        repo_name: row.get("repo_name")?,
+        path: row.get("path")?,
+        branch: row.get("branch")?,
+        base: row.get("base")?,
+    })
+}
+
+fn tree_before(row: &Row<'_>) -> rusqlite::Result<TreeResult> {
+    Ok(TreeResult {
+        worktree: row.text("worktree")?,
+        head: row.get("start_head")?,
+        is_dirty: row.get("start_is_dirty")?,
+    })
+}
