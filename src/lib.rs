@@ -1,6 +1,7 @@
 //! homeostat: GitOps for coding agents.
 
 pub mod adapter;
+pub mod api;
 pub mod cli;
 pub mod clock;
 pub mod config;

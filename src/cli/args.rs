@@ -2,7 +2,10 @@
 
 use clap::{Args, Parser, Subcommand};
 
-use super::commands::{schema, validate, version};
+use super::commands::{
+    budget, describe, dispatch, estop, events, get, logs, prompt, runs, schema, send, steer,
+    transcript, validate, version, wait, why,
+};
 
 /// GitOps for coding agents: keep a fleet of agents where a git repository says.
 #[derive(Debug, Parser)]
@@ -57,5 +60,23 @@ pub(crate) struct SourceArgs {
 pub(crate) enum Command {
     Validate(validate::Args),
     Schema(schema::Args),
+    Get(get::Args),
+    Describe(describe::Args),
+    Why(why::Args),
+    Events(events::Args),
+    Runs(runs::Args),
+    Logs(logs::Args),
+    Transcript(transcript::Args),
+    Prompt(prompt::Args),
+    Budget(budget::Args),
+    Dispatch(Box<dispatch::Args>),
+    Send(send::Args),
+    Wait(wait::Args),
+    Stop(steer::StopArgs),
+    Pause(steer::PauseArgs),
+    Resume(steer::ResumeArgs),
+    Reconcile(steer::ReconcileArgs),
+    Approve(steer::ApproveArgs),
+    Estop(estop::Args),
     Version(version::Args),
 }

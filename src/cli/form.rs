@@ -10,3 +10,18 @@ pub(crate) enum Form {
     /// For programs
     Json,
 }
+
+/// Forms of a list of objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ListForm {
+    /// A table for people
+    Table,
+    /// The table with more columns
+    Wide,
+    /// For programs
+    Json,
+    /// For programs and people
+    Yaml,
+    /// One reference a line
+    Name,
+}

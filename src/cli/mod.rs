@@ -9,11 +9,16 @@
 //! of [`commands`].
 
 mod args;
+mod client;
 mod commands;
 mod error;
 mod files;
 mod form;
+mod host;
+mod reader;
 mod run;
+mod show;
+mod table;
 mod ui;
 
 pub use run::run;

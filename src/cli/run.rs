@@ -6,8 +6,12 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use super::args::{Cli, Command};
-use super::commands::{schema, validate, version};
+use super::commands::{
+    budget, describe, dispatch, estop, events, get, logs, prompt, runs, schema, send, steer,
+    transcript, validate, version, wait, why,
+};
 use super::error::{CliError, CliResult, Exit, Kind};
+use super::host::Host;
 use super::ui::Ui;
 use crate::config::Environment;
 
@@ -21,18 +25,37 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Err(answer) => return answer_of_parser(&answer, &mut ui),
     };
     // A result that could not be handed on was not given.
-    let outcome = perform(cli, &mut ui).and_then(|exit| ui.flush().map(|()| exit));
+    let outcome = perform(cli, environment, &mut ui).and_then(|exit| ui.flush().map(|()| exit));
     match outcome {
         Ok(exit) => exit.into(),
         Err(error) => fail(&error, &mut ui),
     }
 }
 
-fn perform(cli: Cli, ui: &mut Ui) -> CliResult {
-    match cli.command {
-        Command::Validate(args) => validate::run(&args, ui),
-        Command::Schema(args) => schema::run(&args, ui),
-        Command::Version(args) => version::run(&args, ui),
+fn perform(cli: Cli, environment: Environment, ui: &mut Ui) -> CliResult {
+    let host = Host::new(cli.host, environment);
+    match &cli.command {
+        Command::Validate(args) => validate::run(args, ui),
+        Command::Schema(args) => schema::run(args, ui),
+        Command::Get(args) => get::run(args, &host, ui),
+        Command::Describe(args) => describe::run(args, &host, ui),
+        Command::Why(args) => why::run(args, &host, ui),
+        Command::Events(args) => events::run(args, &host, ui),
+        Command::Runs(args) => runs::run(args, &host, ui),
+        Command::Logs(args) => logs::run(args, &host, ui),
+        Command::Transcript(args) => transcript::run(args, &host, ui),
+        Command::Prompt(args) => prompt::run(args, &host, ui),
+        Command::Budget(args) => budget::run(args, &host, ui),
+        Command::Dispatch(args) => dispatch::run(args, &host, ui),
+        Command::Send(args) => send::run(args, &host, ui),
+        Command::Wait(args) => wait::run(args, &host, ui),
+        Command::Stop(args) => steer::stop(args, &host, ui),
+        Command::Pause(args) => steer::pause(args, &host, ui),
+        Command::Resume(args) => steer::resume(args, &host, ui),
+        Command::Reconcile(args) => steer::reconcile(args, &host, ui),
+        Command::Approve(args) => steer::approve(args, &host, ui),
+        Command::Estop(args) => estop::run(args, &host, ui),
+        Command::Version(args) => version::run(args, ui),
     }
 }
 

@@ -44,6 +44,13 @@ impl Environment {
         is_set("NO_COLOR") || self.get("TERM").is_some_and(|term| term == "dumb")
     }
 
+    /// The name that the environment gives its user; nobody checked it.
+    pub fn user_name(&self) -> Option<&str> {
+        self.get("USER")
+            .and_then(|name| name.to_str())
+            .filter(|name| !name.is_empty())
+    }
+
     /// The variable's value as a path, if it is absolute.
     pub(super) fn absolute_path(&self, name: &str) -> Option<PathBuf> {
         let path = PathBuf::from(self.get(name)?);

@@ -16,7 +16,6 @@ pub mod setting;
 
 pub use environment::Environment;
 pub use resolve::{
-    Client, ConfigError, Layers, Log, LogFormat, LogLevel, Resolved, RunUser, SandboxSwitch,
-    SourceSetting,
+    Client, ConfigError, Layers, Log, LogFormat, LogLevel, Resolved, SandboxSwitch, SourceSetting,
 };
 pub use setting::{Draft, Setting};

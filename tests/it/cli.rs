@@ -42,9 +42,27 @@ GitOps for coding agents: keep a fleet of agents where a git repository says
 Usage: homeostat [OPTIONS] <COMMAND>
 
 Commands:
-  validate  Check manifests, and report every fault with its place
-  schema    Print the JSON Schemas of the kinds
-  version   Print the version
+  validate    Check manifests, and report every fault with its place
+  schema      Print the JSON Schemas of the kinds
+  get         Show objects and their status
+  describe    Show one object with its status, its holds and its latest runs
+  why         Say why something waits, runs, was refused or ended
+  events      Show what happened in the fleet, oldest first
+  runs        List runs, newest first
+  logs        Show the events of a run
+  transcript  Show what a run said and did
+  prompt      Show exactly what a run was told
+  budget      Show budgets, what was spent of them this month, and what they pause
+  dispatch    Ask for one run of an agent in a space
+  send        Say something in a space, and wake the agent that is meant
+  wait        Wait until a run is over
+  stop        End a run; one that has not started yet never will
+  pause       Hold an agent's wakes; its live runs go on
+  resume      Take back operators' pauses of an agent, and nothing else
+  reconcile   Look at the source and at everything else now
+  approve     Let a held revision pass
+  estop       Stop every run and every start, also when the daemon is sick or down
+  version     Print the version
 
 Options:
   -h, --help  Print help

@@ -5,3 +5,19 @@ mod select;
 pub(crate) mod schema;
 pub(crate) mod validate;
 pub(crate) mod version;
+
+pub(crate) mod budget;
+pub(crate) mod describe;
+pub(crate) mod events;
+pub(crate) mod get;
+pub(crate) mod logs;
+pub(crate) mod prompt;
+pub(crate) mod runs;
+pub(crate) mod transcript;
+pub(crate) mod why;
+
+pub(crate) mod dispatch;
+pub(crate) mod estop;
+pub(crate) mod send;
+pub(crate) mod steer;
+pub(crate) mod wait;

@@ -81,14 +81,6 @@ pub enum ConfigError {
     /// Parts of a git source without the repository.
     #[error("sourceRef and sourceSubdir need sourceRepo")]
     NoSourceRepo,
-    /// A run user where the daemon cannot change users.
-    #[error("runUid {uid} cannot be used: the daemon is user {own} and cannot change users")]
-    RunUidNotRoot {
-        /// The user that was asked for.
-        uid: u32,
-        /// The daemon's own.
-        own: u32,
-    },
 }
 
 impl ConfigError {
@@ -103,9 +95,6 @@ impl ConfigError {
             Self::NoSource => Some(
                 "pass --source DIR, or --source-repo PATH; `homeostat init` makes one".to_owned(),
             ),
-            Self::RunUidNotRoot { .. } => {
-                Some("leave runUid out, or start the daemon as root".to_owned())
-            }
             Self::NotUnicode { .. }
             | Self::BadVariable { .. }
             | Self::BadFlag { .. }
@@ -119,10 +108,6 @@ impl ConfigError {
 
 /// Bytes of a UNIX socket's path, without the NUL (`sun_path`).
 const SOCKET_BYTES_MAX: usize = 107;
-
-/// The user of runs when the daemon is root and `runUid` says nothing. It lies between the
-/// ranges that distributions and systemd hand out.
-const RUN_UID_DEFAULT: u32 = 60_950;
 
 /// How logs look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, EnumString)]
@@ -188,15 +173,6 @@ pub enum SandboxSwitch {
     Off,
 }
 
-/// Which user runs have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RunUser {
-    /// The daemon's own, which is not root.
-    Own,
-    /// This one, with its own group of the same number; the daemon is root.
-    Uid(u32),
-}
-
 /// What it takes to reach a daemon, or its state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Client {
@@ -204,6 +180,13 @@ pub struct Client {
     pub data_dir: PathBuf,
     /// Path of the daemon's socket.
     pub socket: PathBuf,
+}
+
+impl Client {
+    /// The daemon's database.
+    pub fn database(&self) -> PathBuf {
+        self.data_dir.join("homeostat.db")
+    }
 }
 
 /// Everything that the daemon needs to know of its host.
@@ -219,8 +202,8 @@ pub struct Resolved {
     pub worktree_backend: WorktreeBackend,
     /// Whether runs are wrapped.
     pub sandbox: SandboxSwitch,
-    /// Which user runs have.
-    pub run_user: RunUser,
+    /// The user that a root daemon's runs have; none: the sandbox's own choice.
+    pub run_uid: Option<u32>,
     /// How long the source must be quiet before it is read.
     pub debounce: Duration,
     /// Time between two full passes.
@@ -328,24 +311,15 @@ impl Layers {
                 .word(Setting::WorktreeBackend)
                 .unwrap_or(WorktreeBackend::Reflink),
             sandbox: self.word(Setting::Sandbox).unwrap_or_default(),
-            run_user: self.run_user()?,
+            // The form's limits are those of a user id.
+            run_uid: self
+                .draft
+                .number(Setting::RunUid)
+                .and_then(|uid| u32::try_from(uid).ok()),
             debounce: Duration::from_millis(self.draft.number(Setting::DebounceMs).unwrap_or(300)),
             resync: seconds(Setting::ResyncSecs, 300),
             scan: seconds(Setting::ScanSecs, 10),
         })
-    }
-
-    fn run_user(&self) -> Result<RunUser, ConfigError> {
-        let own = self.environment.uid;
-        let asked = self.draft.number(Setting::RunUid);
-        // The form's limits are those of a user id.
-        let asked = asked.and_then(|uid| u32::try_from(uid).ok());
-        match asked {
-            None if self.environment.is_root() => Ok(RunUser::Uid(RUN_UID_DEFAULT)),
-            Some(uid) if self.environment.is_root() => Ok(RunUser::Uid(uid)),
-            Some(uid) if uid != own => Err(ConfigError::RunUidNotRoot { uid, own }),
-            None | Some(_) => Ok(RunUser::Own),
-        }
     }
 
     fn has_source_parts(&self) -> bool {

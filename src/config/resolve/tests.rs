@@ -60,7 +60,7 @@ fn flags_win_over_variables_and_variables_over_the_file() {
             },
             worktree_backend: WorktreeBackend::Reflink,
             sandbox: SandboxSwitch::On,
-            run_user: RunUser::Own,
+            run_uid: None,
             debounce: Duration::from_millis(300),
             resync: Duration::from_secs(300),
             scan: Duration::from_secs(7),
@@ -121,26 +121,6 @@ fn a_source_is_one_place() {
     ] {
         assert_eq!(of(&settings), Err(wrong.to_string()), "{settings:?}");
     }
-}
-
-#[test]
-fn only_root_changes_users_and_never_to_root() {
-    let of = |uid, asked: Option<&str>| {
-        let asked: Vec<_> = asked
-            .map(|text| (Setting::RunUid, text))
-            .into_iter()
-            .collect();
-        let layers = Layers::load(flags(&asked), None, environment(uid, &[])).unwrap();
-        layers.run_user().map_err(|error| error.to_string())
-    };
-    assert_eq!(of(0, None), Ok(RunUser::Uid(RUN_UID_DEFAULT)));
-    assert_eq!(of(0, Some("1234")), Ok(RunUser::Uid(1234)));
-    assert_eq!(of(1000, None), Ok(RunUser::Own));
-    assert_eq!(of(1000, Some("1000")), Ok(RunUser::Own));
-    assert_eq!(
-        of(1000, Some("1234")),
-        Err("runUid 1234 cannot be used: the daemon is user 1000 and cannot change users".into())
-    );
 }
 
 #[test]

@@ -1,0 +1,116 @@
+//! What the API acts on: the store, and the few levers of the daemon that it may pull.
+
+use std::fmt;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use tokio_util::sync::CancellationToken;
+
+use crate::clock::{Clock, IdSource};
+use crate::model::id::RunId;
+use crate::model::observed::WorktreeBackend;
+use crate::model::run::EndReason;
+use crate::store::Store;
+
+/// What is known of the host since the start.
+#[derive(Clone, Debug)]
+pub struct Facts {
+    /// The sandbox's state and reason.
+    pub sandbox: String,
+    /// How worktrees are made.
+    pub worktree_backend: WorktreeBackend,
+}
+
+/// How the source is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceReport {
+    /// Whether what it holds is the desired state.
+    pub is_ok: bool,
+    /// In words.
+    pub message: String,
+}
+
+/// The daemon's levers. A row is always written before one is pulled, so that a lever that moves
+/// nothing loses nothing: the next pass sees the row.
+pub struct Levers {
+    /// Makes the loop look at its rows.
+    pub trigger: Box<dyn Fn(&'static str) + Send + Sync>,
+    /// Makes the loop look at the source and at everything else, now.
+    pub reconcile: Box<dyn Fn() + Send + Sync>,
+    /// Ends a run that this daemon drives; false if it drives no such run.
+    pub stop: Box<dyn Fn(RunId, EndReason) -> bool + Send + Sync>,
+    /// How the source is.
+    pub source: Box<dyn Fn() -> SourceReport + Send + Sync>,
+}
+
+impl fmt::Debug for Levers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Levers")
+    }
+}
+
+/// Everything that a request may use. Clones share it.
+#[derive(Clone)]
+pub struct Control(Arc<Inner>);
+
+struct Inner {
+    store: Store,
+    clock: Arc<dyn Clock>,
+    ids: Arc<dyn IdSource>,
+    facts: Facts,
+    levers: Levers,
+    shutdown: CancellationToken,
+}
+
+impl fmt::Debug for Control {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Control")
+            .field("facts", &self.0.facts)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Control {
+    /// Puts it together. Requests that wait are answered when `shutdown` is cancelled.
+    pub fn new(
+        store: Store,
+        clock: Arc<dyn Clock>,
+        ids: Arc<dyn IdSource>,
+        facts: Facts,
+        levers: Levers,
+        shutdown: CancellationToken,
+    ) -> Self {
+        Self(Arc::new(Inner {
+            store,
+            clock,
+            ids,
+            facts,
+            levers,
+            shutdown,
+        }))
+    }
+
+    pub(super) fn store(&self) -> &Store {
+        &self.0.store
+    }
+
+    pub(super) fn now(&self) -> Timestamp {
+        self.0.clock.now()
+    }
+
+    pub(super) fn ids(&self) -> &dyn IdSource {
+        self.0.ids.as_ref()
+    }
+
+    pub(super) fn facts(&self) -> &Facts {
+        &self.0.facts
+    }
+
+    pub(super) fn levers(&self) -> &Levers {
+        &self.0.levers
+    }
+
+    pub(super) fn shutdown(&self) -> &CancellationToken {
+        &self.0.shutdown
+    }
+}

@@ -1,0 +1,614 @@
+//! The wire format. Names are camelCase; times are RFC 3339 in UTC; money is micro-dollars; what
+//! is not known is absent, and an absent cost is not zero.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use strum::Display;
+
+pub use crate::dispatch::transcript::{Segment, ToolState};
+use crate::model::action::HoldReason;
+use crate::model::budget::IncidentKind;
+use crate::model::condition::{ConditionReason, ConditionStatus, ConditionType};
+use crate::model::event::{AgentEvent, DomainEventType};
+use crate::model::id::{ConversationId, MessageId, OverrideId, RunId, Uid, WakeId};
+use crate::model::kind::{Kind, Origin, Revision};
+use crate::model::observed::WorktreeBackend;
+use crate::model::process::ProcessIdentity;
+use crate::model::run::{EndReason, ErrorFamily, Liveness, RunStatus, Usage};
+use crate::model::spec::{GitIdentity, Priority};
+use crate::model::ticket::TicketStatus;
+use crate::model::wake::{WakeReason, WakeState};
+
+/// Why a request is not answered as asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum ProblemCode {
+    /// It is not there.
+    NotFound,
+    /// The request makes no sense.
+    BadRequest,
+    /// Several things answer to what was asked for.
+    Ambiguous,
+    /// The peer may not.
+    Forbidden,
+    /// State or policy forbids it.
+    Refused,
+    /// Not now.
+    Unavailable,
+    /// A bug, or a broken database.
+    Internal,
+}
+
+/// An answer of failure.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Problem {
+    /// Which kind.
+    pub code: ProblemCode,
+    /// What is wrong, for people.
+    pub message: String,
+    /// What to know or to try, for people.
+    pub details: Vec<String>,
+}
+
+/// One statement about an object.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Condition {
+    /// What is said.
+    #[serde(rename = "type")]
+    pub kind: ConditionType,
+    /// Whether it is so.
+    pub status: ConditionStatus,
+    /// Why.
+    pub reason: ConditionReason,
+    /// In words.
+    pub message: String,
+    /// The generation that it speaks about.
+    pub observed_generation: i64,
+    /// When the status last changed.
+    pub since: Timestamp,
+}
+
+/// Why something that should happen does not.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Hold {
+    /// The reason's name.
+    pub reason: HoldReason,
+    /// In words.
+    pub message: String,
+    /// Since when.
+    pub since: Timestamp,
+    /// How often it came to this.
+    pub count: u32,
+}
+
+/// One object with its status.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Object {
+    /// Its kind.
+    pub kind: Kind,
+    /// Its workspace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace: Option<String>,
+    /// Its name.
+    pub name: String,
+    /// Its identity.
+    pub uid: Uid,
+    /// Rises with every change of its spec.
+    pub generation: i64,
+    /// The revision that brought that generation.
+    pub revision: Revision,
+    /// When it was first seen.
+    pub created_at: Timestamp,
+    /// When a revision stopped declaring it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deletion_requested_at: Option<Timestamp>,
+    /// Where it is written; absent while it is being deleted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Origin>,
+    /// Where a Ticket is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ticket: Option<TicketStatus>,
+    /// What is said about it.
+    pub conditions: Vec<Condition>,
+    /// What holds it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hold: Option<Hold>,
+    /// The object as declared, defaults filled in; absent while it is being deleted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub manifest: Option<Value>,
+}
+
+impl Object {
+    /// `Kind/name`, or `Kind/workspace/name`.
+    pub fn reference(&self) -> String {
+        match &self.workspace {
+            Some(workspace) => format!("{}/{workspace}/{}", self.kind, self.name),
+            None => format!("{}/{}", self.kind, self.name),
+        }
+    }
+
+    /// What is said about `kind`, if anything is.
+    pub fn condition(&self, kind: ConditionType) -> Option<&Condition> {
+        self.conditions.iter().find(|it| it.kind == kind)
+    }
+}
+
+/// Objects.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ObjectList {
+    /// The revision that serves; absent before the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revision: Option<Revision>,
+    /// In the order of their references.
+    pub objects: Vec<Object>,
+}
+
+/// One worktree of a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RunTree {
+    /// The repo's name.
+    pub repo: String,
+    /// Absolute path.
+    pub path: String,
+    /// The branch.
+    pub branch: String,
+    /// The commit that the branch started from.
+    pub base: String,
+    /// The commit at the end of the run; absent when nobody looked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub head: Option<String>,
+    /// Whether something was not committed at the end; absent when nobody looked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub is_dirty: Option<bool>,
+}
+
+/// One run (AgentRunLog).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Run {
+    /// Its id.
+    pub id: RunId,
+    /// The wake that it serves.
+    pub wake: WakeId,
+    /// Why.
+    pub reason: WakeReason,
+    /// Uid of the agent.
+    pub agent: Uid,
+    /// The agent's name at the time.
+    pub agent_name: String,
+    /// Uid of the space.
+    pub space: Uid,
+    /// The space's name at the time.
+    pub space_name: String,
+    /// The thread.
+    pub conversation: ConversationId,
+    /// Uid of the ticket.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ticket: Option<Uid>,
+    /// Ordinal in the lineage, from 0.
+    pub attempt: u32,
+    /// The previous attempt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_of: Option<RunId>,
+    /// The person who asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requested_by: Option<String>,
+    /// Where it is. It never proves success: see `liveness`.
+    pub status: RunStatus,
+    /// How it does, or did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub liveness: Option<Liveness>,
+    /// The group of its failure.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error_family: Option<ErrorFamily>,
+    /// The adapter's code for the failure.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error_code: Option<String>,
+    /// Who ended it, and why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end_reason: Option<EndReason>,
+    /// A stop that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stop_requested: Option<EndReason>,
+    /// What it did, in a few words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub summary: Option<String>,
+    /// Name of the Adapter object.
+    pub adapter: String,
+    /// The model that served, as the agent reported it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// Which sandbox backend wraps it.
+    pub sandbox: String,
+    /// Where the model's credential came from, never its value.
+    pub credential_source: String,
+    /// How its worktrees were made.
+    pub worktree_backend: WorktreeBackend,
+    /// Its working directory.
+    pub cwd: String,
+    /// Author and committer of its commits.
+    pub git_identity: GitIdentity,
+    /// Its process.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub process: Option<ProcessIdentity>,
+    /// The process's exit code. It decides nothing by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
+    /// The signal that ended the process.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_signal: Option<i32>,
+    /// Tokens and cost.
+    pub usage: Usage,
+    /// Its worktrees, in the order of the repos' names.
+    pub trees: Vec<RunTree>,
+    /// Its log.
+    pub log_path: String,
+    /// The revision that it was planned against.
+    pub revision: Revision,
+    /// The agent's generation that it was planned against.
+    pub generation: i64,
+    /// When its row was written.
+    pub started_at: Timestamp,
+    /// When its agent was let go.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub released_at: Option<Timestamp>,
+    /// When it closed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<Timestamp>,
+}
+
+impl Run {
+    /// Whether the run did what it was for: it ended, and delivered or answered.
+    pub fn is_ok(&self) -> bool {
+        let is_delivered = matches!(
+            self.liveness,
+            Some(Liveness::Productive | Liveness::Completed)
+        );
+        self.ended_at.is_some() && is_delivered
+    }
+}
+
+/// Runs, newest first.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RunList {
+    /// The runs.
+    pub runs: Vec<Run>,
+}
+
+/// One event of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RunEvent {
+    /// Its place.
+    pub seq: u64,
+    /// When it was stored.
+    pub at: Timestamp,
+    /// What happened.
+    pub event: AgentEvent,
+}
+
+/// Events of a run behind a cursor.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RunEvents {
+    /// In order.
+    pub events: Vec<RunEvent>,
+    /// The cursor behind the last of them; absent before the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<u64>,
+    /// Whether nothing follows: the run is closed and this is its end.
+    pub is_over: bool,
+}
+
+/// What a run said and did, folded.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Transcript {
+    /// The run.
+    pub run: RunId,
+    /// Its segments.
+    pub segments: Vec<Segment>,
+}
+
+/// Exactly what a run was told.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Prompt {
+    /// The run.
+    pub run: RunId,
+    /// The text.
+    pub prompt: String,
+    /// Hex SHA-256 of the text.
+    pub sha256: String,
+}
+
+/// Asks for a run. Objects are named `name` or `workspace/name`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct DispatchRequest {
+    /// Who runs.
+    pub agent: String,
+    /// Where.
+    pub space: String,
+    /// A side conversation of the space.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub conversation: Option<String>,
+    /// The ticket that it is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ticket: Option<String>,
+    /// What the agent is told.
+    pub prompt: String,
+    /// Its place in the queue.
+    #[serde(default)]
+    pub priority: Priority,
+    /// Variables of the run's environment.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
+    /// Author and committer of its commits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub git_identity: Option<GitIdentity>,
+    /// The same key is answered again, not dispatched again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idempotency_key: Option<String>,
+}
+
+/// A run that will be, once nothing holds it. It is durable.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Accepted {
+    /// The run's id.
+    pub run_id: RunId,
+    /// The wake's id.
+    pub wake_id: WakeId,
+    /// When it was stored.
+    pub accepted_at: Timestamp,
+}
+
+/// Posts a message in a space's main conversation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct MessageRequest {
+    /// Where: `name` or `workspace/name`.
+    pub space: String,
+    /// The words.
+    pub text: String,
+    /// The same key is answered again, not posted again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idempotency_key: Option<String>,
+}
+
+/// A message that was saved.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MessageAccepted {
+    /// The message.
+    pub message_id: MessageId,
+    /// The run that will answer; absent when no agent serves the space.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_id: Option<RunId>,
+    /// When it was saved.
+    pub accepted_at: Timestamp,
+}
+
+/// How a wait ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Display)]
+#[serde(rename_all = "camelCase")]
+#[strum(serialize_all = "camelCase")]
+pub enum WaitStatus {
+    /// The run delivered or answered.
+    Ok,
+    /// The run ended in any other way.
+    Error,
+    /// The run goes on, or waits.
+    #[default]
+    Timeout,
+}
+
+/// What became of a run within the time that was given.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Waited {
+    /// How the wait ended.
+    pub status: WaitStatus,
+    /// When the run's row was written; absent while its wake waits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<Timestamp>,
+    /// When it closed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<Timestamp>,
+    /// How it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub liveness: Option<Liveness>,
+    /// What went wrong.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// An act that has nothing to answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Empty {}
+
+/// Pauses an agent.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PauseRequest {
+    /// For how long; absent: until it is resumed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub for_secs: Option<u64>,
+    /// Why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// An operator's pause.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Paused {
+    /// The override.
+    pub id: OverrideId,
+    /// The agent's whole reference.
+    pub agent: String,
+    /// When it expires by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Timestamp>,
+}
+
+/// What a resume did. Pauses by git or by a budget stay.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Resumed {
+    /// The agent's whole reference.
+    pub agent: String,
+    /// How many overrides were removed.
+    pub removed: u32,
+}
+
+/// A wake and what became of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Wake {
+    /// Its id.
+    pub id: WakeId,
+    /// Why.
+    pub reason: WakeReason,
+    /// How far it has come.
+    pub state: WakeState,
+    /// Whole reference of the agent, or its uid when it is gone.
+    pub agent: String,
+    /// Whole reference of the space, or its uid when it is gone.
+    pub space: String,
+    /// The run that serves it, or will.
+    pub run_id: RunId,
+    /// When it was recorded.
+    pub created_at: Timestamp,
+    /// What holds it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hold: Option<Hold>,
+}
+
+/// Why something is as it is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Why {
+    /// What was asked about.
+    pub subject: String,
+    /// The answer in a sentence.
+    pub answer: String,
+    /// The object, when it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub object: Option<Object>,
+    /// The run, when it is one or has become one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<Box<Run>>,
+    /// The wakes that it waits for or that wait for it.
+    pub wakes: Vec<Wake>,
+}
+
+/// One crossing of a budget.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Incident {
+    /// What was crossed.
+    pub kind: IncidentKind,
+    /// In which month.
+    pub window: String,
+    /// Month to date at that time, in micro-dollars.
+    pub spent_micros: i64,
+    /// The ceiling at that time, in micro-dollars.
+    pub ceiling_micros: i64,
+    /// When.
+    pub at: Timestamp,
+}
+
+/// One budget with its spend.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Budget {
+    /// The BudgetPolicy, or the Agent whose own figure it is.
+    pub budget: String,
+    /// What it is over: `agent`, `space`, `repo`, `workspace` or `fleet`.
+    pub scope: String,
+    /// The name of that object, where there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scope_name: Option<String>,
+    /// The month.
+    pub window: String,
+    /// Month to date, in micro-dollars.
+    pub spent_micros: i64,
+    /// The ceiling, in micro-dollars; zero is unlimited.
+    pub ceiling_micros: i64,
+    /// Runs of the month whose cost is not known.
+    pub unpriced_runs: u32,
+    /// Since when it pauses its scope.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused_since: Option<Timestamp>,
+    /// Its crossings of this month.
+    pub incidents: Vec<Incident>,
+}
+
+/// Budgets.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BudgetList {
+    /// In the order of their references.
+    pub budgets: Vec<Budget>,
+}
+
+/// Something that happened.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DomainEvent {
+    /// Its place.
+    pub seq: i64,
+    /// When.
+    pub at: Timestamp,
+    /// What.
+    #[serde(rename = "type")]
+    pub kind: DomainEventType,
+    /// Id of what it happened to.
+    pub subject: String,
+    /// The rest.
+    pub payload: Value,
+}
+
+/// Events behind a cursor.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DomainEvents {
+    /// In order.
+    pub events: Vec<DomainEvent>,
+    /// The cursor behind the last of them.
+    pub next: i64,
+}
+
+/// How the daemon is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Health {
+    /// Whether everything below is as it should be.
+    pub is_healthy: bool,
+    /// The daemon's version.
+    pub version: String,
+    /// The revision that serves; absent before the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revision: Option<Revision>,
+    /// The database was read: `ok`, or what went wrong.
+    pub store: String,
+    /// The source: `ok`, or what is wrong with its latest revision.
+    pub source: String,
+    /// The sandbox's state and reason.
+    pub sandbox: String,
+    /// How worktrees are made.
+    pub worktree_backend: WorktreeBackend,
+}

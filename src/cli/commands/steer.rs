@@ -1,0 +1,113 @@
+//! `stop`, `pause`, `resume`, `reconcile`, `approve`: one request each.
+
+use crate::api::dto::{Empty, PauseRequest, Paused, Resumed};
+use crate::cli::client::Client;
+use crate::cli::error::{CliResult, Exit};
+use crate::cli::host::Host;
+use crate::cli::reader::escape;
+use crate::cli::show;
+use crate::cli::ui::Ui;
+use crate::model::units::Span;
+
+/// End a run; one that has not started yet never will
+#[derive(clap::Args, Debug)]
+pub(crate) struct StopArgs {
+    /// End this run: its id, or the beginning of it
+    run: String,
+}
+
+/// Hold an agent's wakes; its live runs go on
+#[derive(clap::Args, Debug)]
+pub(crate) struct PauseArgs {
+    /// Pause this agent: NAME, or WORKSPACE/NAME
+    agent: String,
+    /// Pause it for this long; else until it is resumed
+    #[arg(long = "for", value_name = "DURATION")]
+    for_: Option<Span>,
+    /// Say why
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+}
+
+/// Take back operators' pauses of an agent, and nothing else
+#[derive(clap::Args, Debug)]
+pub(crate) struct ResumeArgs {
+    /// Resume this agent: NAME, or WORKSPACE/NAME
+    agent: String,
+}
+
+/// Look at the source and at everything else now
+#[derive(clap::Args, Debug)]
+pub(crate) struct ReconcileArgs {}
+
+/// Let a held revision pass
+#[derive(clap::Args, Debug)]
+pub(crate) struct ApproveArgs {
+    /// Approve this revision: its id, or the beginning of it
+    revision: String,
+}
+
+/// Ends a run.
+pub(crate) fn stop(args: &StopArgs, host: &Host, ui: &mut Ui) -> CliResult {
+    let path = format!("/v1/runs/{}/stop", escape(&args.run));
+    let Empty {} = client(host)?.post(&path, &Empty {})?;
+    ui.say(format_args!("run {} is being stopped", args.run));
+    Ok(Exit::Fine)
+}
+
+/// Pauses an agent.
+pub(crate) fn pause(args: &PauseArgs, host: &Host, ui: &mut Ui) -> CliResult {
+    let request = PauseRequest {
+        for_secs: args.for_.map(Span::secs),
+        reason: args.reason.clone(),
+    };
+    let path = format!("/v1/agents/{}/pause", escape(&args.agent));
+    let paused: Paused = client(host)?.post(&path, &request)?;
+    match paused.until {
+        Some(until) => ui.say(format_args!(
+            "{} is paused until {}",
+            paused.agent,
+            show::time(until)
+        )),
+        None => ui.say(format_args!(
+            "{} is paused until it is resumed",
+            paused.agent
+        )),
+    }
+    Ok(Exit::Fine)
+}
+
+/// Resumes an agent.
+pub(crate) fn resume(args: &ResumeArgs, host: &Host, ui: &mut Ui) -> CliResult {
+    let path = format!("/v1/agents/{}/resume", escape(&args.agent));
+    let resumed: Resumed = client(host)?.post(&path, &Empty {})?;
+    let agent = &resumed.agent;
+    match resumed.removed {
+        0 => ui.say(format_args!("no operator had paused {agent}")),
+        1 => ui.say(format_args!("1 pause of {agent} was taken back")),
+        count => ui.say(format_args!("{count} pauses of {agent} were taken back")),
+    }
+    ui.say(format_args!(
+        "`homeostat why {agent}` says whether anything else holds it"
+    ));
+    Ok(Exit::Fine)
+}
+
+/// Asks for a pass.
+pub(crate) fn reconcile(_: &ReconcileArgs, host: &Host, ui: &mut Ui) -> CliResult {
+    let Empty {} = client(host)?.post("/v1/reconcile", &Empty {})?;
+    ui.say("the daemon is looking");
+    Ok(Exit::Fine)
+}
+
+/// Approves a revision.
+pub(crate) fn approve(args: &ApproveArgs, host: &Host, ui: &mut Ui) -> CliResult {
+    let path = format!("/v1/revisions/{}/approve", escape(&args.revision));
+    let Empty {} = client(host)?.post(&path, &Empty {})?;
+    ui.say(format_args!("revision {} is approved", args.revision));
+    Ok(Exit::Fine)
+}
+
+fn client(host: &Host) -> CliResult<Client> {
+    Client::new(host.client()?.socket)
+}

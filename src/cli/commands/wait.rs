@@ -1,0 +1,84 @@
+//! `wait`: until a run is over.
+
+use std::time::Duration;
+
+use crate::api::dto::{WaitStatus, Waited};
+use crate::cli::client::Client;
+use crate::cli::error::{CliResult, Exit};
+use crate::cli::form::Form;
+use crate::cli::host::Host;
+use crate::cli::reader::escape;
+use crate::cli::ui::Ui;
+use crate::clock::{Clock, SystemClock};
+use crate::model::units::Span;
+
+/// Wait until a run is over
+///
+/// Exits with 0 only when the run delivered or answered, with 1 when it ended in any other way,
+/// with 124 when the time ran out, which touches nothing.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    /// Wait for this run: its id, or the beginning of it
+    run: String,
+    /// Wait at most this long
+    #[arg(long, value_name = "DURATION")]
+    timeout: Option<Span>,
+    /// Choose the form of the result
+    #[arg(long, short, value_enum, default_value_t = Form::Text)]
+    output: Form,
+}
+
+/// How long one question to the daemon waits.
+const ASK: Duration = Duration::from_secs(20);
+
+/// Waits.
+pub(crate) fn run(args: &Args, host: &Host, ui: &mut Ui) -> CliResult {
+    let client = Client::new(host.client()?.socket)?;
+    let waited = until_over(&client, &args.run, args.timeout)?;
+    report(&args.run, &waited, args.output, ui)
+}
+
+/// Asks until the run is over or the time is up.
+///
+/// # Errors
+/// When no daemon answers, or there is no such run.
+pub(crate) fn until_over(client: &Client, run: &str, timeout: Option<Span>) -> CliResult<Waited> {
+    let begun = SystemClock.monotonic();
+    loop {
+        let passed = SystemClock.monotonic().saturating_sub(begun);
+        let left = timeout.map(|timeout| timeout.duration().saturating_sub(passed));
+        let ask = left.map_or(ASK, |left| left.min(ASK));
+        // The daemon waits whole seconds: a rest of less is waited for as one.
+        let seconds = ask.as_secs() + u64::from(ask.subsec_nanos() > 0);
+        let path = format!("/v1/runs/{}/wait?waitSecs={seconds}", escape(run));
+        let waited: Waited = client.get_waiting(&path, ask)?;
+        let is_time_up = left.is_some_and(|left| left <= ASK);
+        if waited.status != WaitStatus::Timeout || is_time_up {
+            return Ok(waited);
+        }
+    }
+}
+
+/// Hands on what came of it.
+pub(crate) fn report(run: &str, waited: &Waited, form: Form, ui: &mut Ui) -> CliResult {
+    match form {
+        Form::Json => ui.json(waited)?,
+        Form::Text => {
+            let liveness = waited
+                .liveness
+                .map(|it| format!(", {it}"))
+                .unwrap_or_default();
+            let error = waited
+                .error
+                .as_ref()
+                .map(|it| format!(": {it}"))
+                .unwrap_or_default();
+            ui.line(format_args!("{run} {}{liveness}{error}", waited.status))?;
+        }
+    }
+    Ok(match waited.status {
+        WaitStatus::Ok => Exit::Fine,
+        WaitStatus::Error => Exit::No,
+        WaitStatus::Timeout => Exit::TimedOut,
+    })
+}
