@@ -68,7 +68,7 @@ pub struct Prepare {
     pub version: u32,
     /// The user to become; never 0.
     pub uid: u32,
-    /// The group to become; never 0.
+    /// The group to become; 0 only for who is in it and is not root.
     pub gid: u32,
     /// The control group to join, which exists.
     pub cgroup: Option<PathBuf>,

@@ -30,15 +30,12 @@ pub enum IdentityError {
         /// What the daemon is.
         own: u32,
     },
-    /// The daemon's group is root's, which its agents would keep.
-    #[error("run agents in group 0, which is the daemon's own")]
-    RootGroup,
 }
 
 impl RunIdentity {
     /// The identity of runs for a daemon of these effective ids. A root daemon's runs are the
     /// `configured` user, or [`DEFAULT_RUN_ID`], and the group of the same number; any other
-    /// daemon's runs are its own user.
+    /// daemon's runs are its own user and group.
     ///
     /// # Errors
     /// When that would be root, or can't be done.
@@ -65,9 +62,6 @@ impl RunIdentity {
                 own: euid,
             });
         }
-        if egid == 0 {
-            return Err(IdentityError::RootGroup);
-        }
         Ok(Self {
             uid: euid,
             gid: egid,
@@ -79,7 +73,7 @@ impl RunIdentity {
         self.uid
     }
 
-    /// The group; never 0.
+    /// The group; 0 only if it is that of a daemon that is not root.
     pub const fn gid(self) -> u32 {
         self.gid
     }
@@ -110,7 +104,8 @@ mod tests {
                 }),
             ),
             ((1000, 100, Some(0)), Err(IdentityError::NotAllowed(0))),
-            ((1000, 0, None), Err(IdentityError::RootGroup)),
+            // As containers do that invent a user.
+            ((1000, 0, None), ok(1000, 0)),
         ];
         for ((euid, egid, configured), expected) in cases {
             let got = RunIdentity::resolve(euid, egid, configured);

@@ -136,3 +136,34 @@ impl fmt::Debug for Program {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_state_says_what_there_is_and_what_there_is_not() {
+        let bare = Layers {
+            identity: RunIdentity::resolve(1000, 1000, None).unwrap(),
+            drops_user: false,
+            cgroup_parent: None,
+        };
+        let run = RunId::derived(&["a"]);
+        assert_eq!(bare.cgroup_of(run), None);
+        assert_eq!(
+            bare.state().to_string(),
+            "sandbox=none layers=no-new-privs reason=\"this version has no sandbox: agents can do \
+             on this machine whatever their user can\""
+        );
+        let full = Layers {
+            drops_user: true,
+            cgroup_parent: Some(PathBuf::from("/sys/fs/cgroup/x")),
+            ..bare
+        };
+        let path = full.cgroup_of(run).unwrap();
+        assert!(RunCgroup::stored(&path, run).is_ok(), "{}", path.display());
+        let json = serde_json::to_value(full.state()).unwrap();
+        assert_eq!(json["kind"], "none");
+        assert_eq!(json["layers"].as_array().map(Vec::len), Some(3));
+    }
+}

@@ -17,13 +17,14 @@ use crate::process::control::{Attestation, Failed, Prepare, SandboxKind, Stage};
 /// Calls on the thread are calls on the process: there is one.
 pub(super) fn give_up(prepare: &Prepare) -> Result<(), Failed> {
     let (uid, gid) = (prepare.uid, prepare.gid);
-    if uid == 0 || gid == 0 {
+    let switches = geteuid().is_root();
+    if uid == 0 || (switches && gid == 0) {
         return Err(refused(Stage::Identity, "an agent never runs as root"));
     }
     let attempt = |doing: &str, result: rustix::io::Result<()>| {
         result.map_err(|error| failed(Stage::Identity, doing, &error.into()))
     };
-    if geteuid().is_root() {
+    if switches {
         let (user, group) = (Uid::from_raw(uid), Gid::from_raw(gid));
         attempt("leave groups", set_thread_groups(&[]))?;
         attempt("change group", set_thread_res_gid(group, group, group))?;
