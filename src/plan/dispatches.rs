@@ -31,7 +31,9 @@ pub(super) fn step(cx: &mut PlanCx<'_>) {
             cx.hold_for_standing(subject);
             continue;
         }
-        if let Some(wake) = wake_of(view, reference, dispatch, state) {
+        let wake = wake_of(view, reference, dispatch, state);
+        let is_ticket_busy = |it: &Wake| it.ticket.is_some_and(|uid| cx.changes_ticket(uid));
+        if let Some(wake) = wake.filter(|it| !is_ticket_busy(it)) {
             let action = Action::DispatchOnce {
                 dispatch: state.uid,
                 generation: state.generation,

@@ -10,7 +10,11 @@ use crate::model::units::{BranchName, Name};
 
 pub(super) fn step(cx: &mut PlanCx<'_>) {
     let view = cx.view;
-    for space in view.spaces.values() {
+    for reference in view.catalog.spaces.keys() {
+        let state = view.observed.active(reference);
+        let Some(space) = state.and_then(|state| view.spaces.get(&state.uid)) else {
+            continue;
+        };
         let wanted = missing(view, space);
         let subject = HoldSubject::Object(space.reference.clone());
         if wanted.is_empty() {

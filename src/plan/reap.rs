@@ -54,7 +54,8 @@ fn end_run_of(cx: &mut PlanCx<'_>, run: &LiveRun, leaving: Leaving<'_>) {
     let deadline = leaving.since.checked_add(drain.seconds());
     let deadline = deadline.unwrap_or(Timestamp::MAX);
     let agent = view.name(run.agent);
-    let message = if run.stop_requested.is_some() || !run.is_attached {
+    let is_ending = run.stop_requested.is_some() || !run.is_attached;
+    let message = if is_ending || view.now >= deadline {
         format!("run {} of {agent} is ending", run.id.short())
     } else {
         format!(
@@ -64,7 +65,7 @@ fn end_run_of(cx: &mut PlanCx<'_>, run: &LiveRun, leaving: Leaving<'_>) {
     };
     let subject = HoldSubject::Object(leaving.object.clone());
     cx.hold(subject, HoldReason::RunLive, message);
-    if run.stop_requested.is_some() || !run.is_attached || !view.standing.may_remove() {
+    if is_ending || !view.standing.may_remove() {
         return;
     }
     if view.now >= deadline {

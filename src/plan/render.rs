@@ -178,7 +178,8 @@ fn detail_of(view: &View<'_>, action: &Action) -> String {
             )
         }
         Action::EnsureSpaceRoot { agents, .. } => {
-            let agents: Vec<String> = agents.iter().map(|uid| view.name(*uid)).collect();
+            let mut agents: Vec<String> = agents.iter().map(|uid| view.name(*uid)).collect();
+            agents.sort();
             format!("make the root, with overlays of {}", agents.join(", "))
         }
         Action::ProvisionWorktree(order) => {

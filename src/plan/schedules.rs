@@ -50,14 +50,19 @@ fn fire(
     let Ok(cron) = CronSchedule::parse(&spec.cron, zone) else {
         return;
     };
-    if let Some(next) = cron.next_after(view.now) {
-        cx.look_at(next);
-    }
     let last = view.observed.schedule_slots.get(&state.uid).copied();
     let base = last.map_or(state.generation_since, |it| it.max(state.generation_since));
-    let Some(slot) = latest_slot(&cron, base, view.now) else {
+    let Some(first) = cron.next_after(base) else {
         return;
     };
+    if first > view.now {
+        cx.look_at(first);
+        return;
+    }
+    let slot = latest_slot(&cron, first, view.now);
+    if let Some(next) = cron.next_after(slot) {
+        cx.look_at(next);
+    }
     let wake = match spec.overlap {
         Overlap::Skip if waits(view, state.uid) || runs(view, state.uid) => None,
         Overlap::QueueOne if waits(view, state.uid) => None,
@@ -71,15 +76,14 @@ fn fire(
     cx.act(action, HoldSubject::Object(reference.clone()));
 }
 
-/// The latest slot in `(base, now]`.
-fn latest_slot(cron: &CronSchedule, base: Timestamp, now: Timestamp) -> Option<Timestamp> {
-    let stretches = LOOK_BACK_MINUTES.map(|minutes| now.checked_sub(minutes.minutes()));
-    let starts = stretches.into_iter().filter_map(Result::ok);
-    let starts = starts.map(|start| start.max(base));
+/// The latest slot in `[first, now]`.
+fn latest_slot(cron: &CronSchedule, first: Timestamp, now: Timestamp) -> Timestamp {
     let slot_after = |after: Timestamp| cron.next_after(after).filter(|slot| *slot <= now);
-    let first = starts.chain([base]).find_map(slot_after)?;
-    let slots = std::iter::successors(Some(first), |slot| slot_after(*slot));
-    slots.take(WALK_MAX).last()
+    let stretches = LOOK_BACK_MINUTES.map(|minutes| now.checked_sub(minutes.minutes()));
+    let mut starts = stretches.into_iter().filter_map(Result::ok);
+    let near = starts.find_map(|start| slot_after(start.max(first)));
+    let slots = std::iter::successors(Some(near.unwrap_or(first)), |slot| slot_after(*slot));
+    slots.take(WALK_MAX).last().unwrap_or(first)
 }
 
 /// Whether a wake of the schedule waits, or will: a lost run is about to be tried again.

@@ -8,14 +8,16 @@
 //! | any other error, with no next attempt | `failed` |
 //! | any error, with a next attempt | unchanged |
 //!
-//! A ticket that another live run is about keeps its status: the last run decides. Where the
-//! status graph has no direct edge (a run that ended before it was seen live leaves its ticket
-//! `open`), the ticket takes one step and the run is settled in a later pass.
+//! The last run decides: a ticket that another run is about, live, waiting or ended later, keeps
+//! its status. Where the status graph has no direct edge (a run that ended before it was seen live
+//! leaves its ticket `open`), the ticket takes one step and the run is settled in a later pass.
+//! Nothing else is planned for a ticket in a pass that changes its status, so that it makes no
+//! difference after which action a pass is cut off.
 
 use super::cx::PlanCx;
 use super::view::View;
 use crate::model::action::{Action, HoldSubject, TicketChange};
-use crate::model::id::WakeId;
+use crate::model::id::{Uid, WakeId};
 use crate::model::run::{ATTEMPTS_MAX, EndReason, EndedRun, Liveness, RunStatus};
 use crate::model::ticket::TicketStatus;
 use crate::model::wake::{Wake, WakeReason};
@@ -95,7 +97,7 @@ const fn target_of(run: &EndedRun) -> TicketStatus {
 /// The next legal step of the run's ticket towards `target`.
 fn change_towards(cx: &PlanCx<'_>, run: &EndedRun, target: TicketStatus) -> Option<TicketChange> {
     let ticket = run.wake.ticket?;
-    if !cx.view.is_active(ticket) || !cx.view.runs_of_ticket(ticket).is_empty() {
+    if !cx.view.is_active(ticket) || !has_last_word(cx.view, run, ticket) {
         return None;
     }
     let from = cx.ticket_status(ticket);
@@ -108,6 +110,19 @@ fn change_towards(cx: &PlanCx<'_>, run: &EndedRun, target: TicketStatus) -> Opti
         step_towards_work(from)?
     };
     Some(TicketChange { ticket, from, to })
+}
+
+/// Whether no other run about the ticket is live, waits, follows, or ended later.
+fn has_last_word(view: &View<'_>, run: &EndedRun, ticket: Uid) -> bool {
+    let is_about = |wake: &Wake| wake.ticket == Some(ticket);
+    let mut waiting = view.observed.wakes.iter().map(|queued| &queued.wake);
+    let waits = waiting.any(|wake| is_about(wake) && view.lost_by(wake).is_none());
+    let ended = view.observed.ended_runs.iter();
+    let ended: Vec<&EndedRun> = ended.filter(|it| is_about(&it.wake)).collect();
+    view.runs_of_ticket(ticket).is_empty()
+        && !waits
+        && ended.last().is_some_and(|last| last.id == run.id)
+        && ended.iter().all(|it| next_attempt(view, it).is_none())
 }
 
 /// The legal step that brings a ticket nearer to `inProgress`, from where every outcome is legal.

@@ -32,7 +32,7 @@ fn assign(
     let named = ticket.spec.assignee.as_ref();
     let assignee = named.and_then(|name| view.uid_beside(reference, Kind::Agent, name));
     let is_unknown = named.is_some() && assignee.is_none();
-    if is_unknown || assignee == known.assignee {
+    if is_unknown || assignee == known.assignee || cx.changes_ticket(state.uid) {
         return;
     }
     let subject = HoldSubject::Object(reference.clone());

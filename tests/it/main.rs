@@ -5,7 +5,11 @@
 
 mod cli;
 mod env;
+mod fleet;
+mod plan;
 mod process;
 mod schemas;
+mod sim;
 mod stream;
 mod validate;
+mod world;

@@ -76,19 +76,21 @@ impl Facts<'_> {
     }
 
     pub(super) fn stand_of_agent(&self, agent: Uid) -> Stand {
-        let paused = self.paused(agent);
-        // A budget's pause refuses nothing, so the agent is as declared all the same.
-        let refuses = matches!(
-            paused.reason,
-            ConditionReason::Archived
-                | ConditionReason::PausedByGit
-                | ConditionReason::PausedByOperator
-        );
-        if refuses {
-            Stand::Stuck(paused.reason, paused.message)
-        } else {
-            Stand::Ready(ConditionReason::AsDeclared, "as declared".to_owned())
+        let Says {
+            reason, message, ..
+        } = self.paused(agent);
+        if reason == ConditionReason::PausedByOperator {
+            // An override is drift from what git says.
+            return Stand::Stuck(reason, message);
         }
+        if matches!(
+            reason,
+            ConditionReason::Archived | ConditionReason::PausedByGit
+        ) {
+            return Stand::Ready(reason, message);
+        }
+        // A budget's pause refuses nothing.
+        Stand::Ready(ConditionReason::AsDeclared, "as declared".to_owned())
     }
 
     /// No backend exists, so no run is wrapped; this is said of every agent.

@@ -163,26 +163,40 @@ impl<'a> Facts<'a> {
         use ConditionType::{Ready, Reconciling, Stalled};
         match self.stand(reference, state) {
             Stand::Ready(reason, message) => {
-                let moving = if self.busy.contains(reference) {
+                let moving = if let Some(hold) = self.holds.get(reference) {
+                    yes(Reconciling, ConditionReason::Waiting, hold.message.clone())
+                } else if self.busy.contains(reference) {
                     yes(
                         Reconciling,
                         ConditionReason::Progressing,
                         "work is under way",
                     )
                 } else {
-                    no(Reconciling, ConditionReason::AsDeclared, "")
+                    no(
+                        Reconciling,
+                        ConditionReason::AsDeclared,
+                        "nothing is left to do",
+                    )
                 };
-                let stuck = no(Stalled, ConditionReason::AsDeclared, "");
+                let stuck = no(
+                    Stalled,
+                    ConditionReason::AsDeclared,
+                    "nothing is in the way",
+                );
                 [yes(Ready, reason, message), moving, stuck]
             }
             Stand::Moving(reason, message) => [
                 no(Ready, reason, message.clone()),
                 yes(Reconciling, reason, message),
-                no(Stalled, ConditionReason::Progressing, ""),
+                no(Stalled, ConditionReason::Progressing, "work goes on"),
             ],
             Stand::Stuck(reason, message) => [
                 no(Ready, reason, message.clone()),
-                no(Reconciling, reason, ""),
+                no(
+                    Reconciling,
+                    reason,
+                    "nothing is done until something changes",
+                ),
                 yes(Stalled, reason, message),
             ],
         }

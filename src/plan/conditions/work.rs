@@ -55,11 +55,11 @@ impl Facts<'_> {
         let message = format!("status {status}");
         match status {
             TicketStatus::Failed => {
-                let message = "its last run failed; assign it anew to try again".to_owned();
+                let message = "status failed: its last run failed".to_owned();
                 Stand::Stuck(ConditionReason::LastRunFailed, message)
             }
             TicketStatus::Blocked => {
-                let message = "it is blocked: somebody has to look".to_owned();
+                let message = "status blocked: somebody has to look".to_owned();
                 Stand::Stuck(ConditionReason::Waiting, message)
             }
             TicketStatus::Backlog

@@ -1,0 +1,374 @@
+//! The planner against a model world: random fleets, random events, crashes between actions.
+//!
+//! P1: applying plans reaches an empty plan within a bounded number of rounds once runs end.
+//! P2: equal input, byte-identical plan. P3: cutting a pass off after any action and planning anew
+//! reaches the same end. P4 (asserted by the world at every step): never two runs in one
+//! conversation or one worktree, never a run of a paused agent, no cap exceeded, nothing taken from
+//! under a run. P5: nothing is planned for a thing that was removed.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+
+use homeostat::model::action::{Action, HoldSubject, Plan};
+use homeostat::model::id::{OverrideId, RunId};
+use homeostat::model::kind::{Kind, ObjectRef};
+use homeostat::model::observed::{Backoff, Estop, Observed, OperatorPause};
+use homeostat::model::run::{EndReason, Liveness, RunStatus};
+use homeostat::model::units::Money;
+use homeostat::plan::conditions::conditions;
+use homeostat::plan::plan;
+use homeostat::plan::render::Report;
+use proptest::prelude::{Strategy, any, prop};
+use proptest::strategy::Just;
+use proptest::test_runner::{Config, TestCaseError, TestRunner};
+use proptest::{prop_assert, prop_assert_eq, prop_oneof};
+
+use crate::fleet::{Shape, catalog_of, shapes};
+use crate::world::{Ending, World};
+
+/// What happens to the world.
+#[derive(Clone, Debug)]
+enum Event {
+    Revise(Box<Shape>),
+    Message(u8, u8),
+    End(u8, u8),
+    Restart,
+    Pause(u8),
+    Resume,
+    Estop(bool),
+    Drain(bool),
+    Spend(u8),
+    Minutes(u16),
+    /// Plans and applies so many of the actions.
+    Pass(u8),
+    /// An action of the plan fails, for a while or for good.
+    Fail(u8, bool),
+}
+
+fn events() -> impl Strategy<Value = Vec<Event>> {
+    let event = prop_oneof![
+        2 => shapes().prop_map(|shape| Event::Revise(Box::new(shape))),
+        3 => (any::<u8>(), any::<u8>()).prop_map(|(space, agent)| Event::Message(space, agent)),
+        3 => (any::<u8>(), any::<u8>()).prop_map(|(run, how)| Event::End(run, how)),
+        1 => Just(Event::Restart),
+        1 => any::<u8>().prop_map(Event::Pause),
+        1 => Just(Event::Resume),
+        1 => prop::bool::weighted(0.3).prop_map(Event::Estop),
+        1 => prop::bool::weighted(0.3).prop_map(Event::Drain),
+        1 => any::<u8>().prop_map(Event::Spend),
+        1 => (0..900_u16).prop_map(Event::Minutes),
+        8 => any::<u8>().prop_map(Event::Pass),
+        1 => (any::<u8>(), any::<bool>()).prop_map(|(action, for_good)| Event::Fail(action, for_good)),
+    ];
+    let first = shapes().prop_map(|shape| Event::Revise(Box::new(shape)));
+    (first, prop::collection::vec(event, 4..28)).prop_map(|(first, mut rest)| {
+        rest.insert(0, first);
+        rest
+    })
+}
+
+/// Runs `test` on a share of the cases that proptest is told to try (`PROPTEST_CASES`).
+fn check<S: Strategy>(
+    share: u32,
+    strategy: &S,
+    test: impl Fn(S::Value) -> Result<(), TestCaseError>,
+) where
+    S::Value: Debug,
+{
+    let all = Config::default();
+    let config = Config {
+        cases: all.cases / share,
+        failure_persistence: None,
+        ..all
+    };
+    TestRunner::new(config).run(strategy, test).unwrap();
+}
+
+#[test]
+fn plans_are_reproducible_safe_and_reach_an_end() {
+    check(4, &events(), |events| {
+        let mut world = World::at("2026-11-30T12:00:00Z");
+        for event in events {
+            happen(&mut world, &event)?;
+        }
+        calm(&mut world);
+        converge(&mut world, usize::MAX)
+    });
+}
+
+#[test]
+fn a_pass_may_be_cut_off_after_any_action() {
+    let strategy = (events(), prop::collection::vec(0..4_usize, 1..6));
+    check(10, &strategy, |(events, cuts)| {
+        let mut world = World::at("2026-11-30T12:00:00Z");
+        for event in events {
+            happen(&mut world, &event)?;
+        }
+        calm(&mut world);
+        let mut whole = world.clone();
+        converge(&mut whole, usize::MAX)?;
+        for cut in cuts {
+            // Once it cannot get shorter, a cut-off pass still applies one action.
+            let mut cut_off = world.clone();
+            converge(&mut cut_off, cut + 1)?;
+            prop_assert_eq!(end_of(&cut_off), end_of(&whole));
+        }
+        Ok(())
+    });
+}
+
+/// What both ways have to arrive at. Instants are left out: the ways take other times.
+fn end_of(world: &World) -> impl Debug + PartialEq + use<> {
+    let Observed {
+        objects,
+        roots,
+        worktrees,
+        tickets,
+        incidents,
+        ..
+    } = world.observed.clone();
+    let objects: BTreeMap<_, _> = objects
+        .into_iter()
+        .map(|(it, state)| {
+            (
+                it,
+                (state.uid, state.generation, state.dispatched_generation),
+            )
+        })
+        .collect();
+    let worktrees: Vec<_> = worktrees.into_values().map(|tree| tree.path).collect();
+    let recorded = world.recorded().clone();
+    (objects, roots, worktrees, tickets, incidents, recorded)
+}
+
+/// Plans twice, and checks what must hold of every plan.
+fn planned(world: &mut World) -> Result<Plan, TestCaseError> {
+    let plan_of_it = world.plan();
+    let again = world.clone();
+    let input = again.input();
+    let repeated = plan(&input);
+    prop_assert_eq!(format!("{plan_of_it:?}"), format!("{repeated:?}"));
+    let report = Report::of(&input, &plan_of_it);
+    let repeated = Report::of(&input, &repeated);
+    prop_assert_eq!(
+        serde_json::to_vec(&report).unwrap(),
+        serde_json::to_vec(&repeated).unwrap()
+    );
+    let conditions = conditions(&input, &plan_of_it);
+    prop_assert!(conditions.keys().eq(world.observed.objects.keys()));
+    nothing_for_the_removed(world, &plan_of_it)?;
+    every_wake_is_accounted_for(world, &plan_of_it)?;
+    Ok(plan_of_it)
+}
+
+/// P5: what begins something is about things that are there.
+fn nothing_for_the_removed(world: &World, plan: &Plan) -> Result<(), TestCaseError> {
+    let objects = &world.observed.objects;
+    let active = |uid| {
+        let mut states = objects.values().filter(|state| state.uid == uid);
+        states.all(|state| state.deletion_requested_at.is_none())
+            && objects.values().any(|state| state.uid == uid)
+    };
+    for action in &plan.actions {
+        let about = match action {
+            Action::EnsureSpaceRoot { space, .. } => vec![*space],
+            Action::ProvisionWorktree(order) => vec![order.space, order.repo],
+            Action::StartRun(order) => vec![order.agent, order.space],
+            Action::AssignTicket { ticket, .. } => vec![*ticket],
+            Action::ChangeTicket(change) => vec![change.ticket],
+            Action::DispatchOnce { dispatch, wake, .. } => vec![*dispatch, wake.agent, wake.space],
+            Action::FireSchedule { schedule, .. } => vec![*schedule],
+            Action::SettleRun {
+                retry: Some(wake), ..
+            } => vec![wake.agent, wake.space],
+            Action::StopRun { .. }
+            | Action::ReapRun { .. }
+            | Action::SettleRun { retry: None, .. }
+            | Action::RecordIncident { .. }
+            | Action::LiftBudgetPause { .. }
+            | Action::ReclaimWorktree { .. }
+            | Action::ReclaimSpaceRoot { .. }
+            | Action::CancelWake { .. }
+            | Action::FinishDeletion { .. } => Vec::new(),
+        };
+        for uid in about {
+            prop_assert!(active(uid), "{action:?} is about {uid}, which is gone");
+        }
+    }
+    Ok(())
+}
+
+/// Every wake is started, cancelled, or held: exactly one of them.
+fn every_wake_is_accounted_for(world: &World, plan: &Plan) -> Result<(), TestCaseError> {
+    for queued in &world.observed.wakes {
+        let id = queued.wake.id;
+        let acts = plan.actions.iter().filter(|action| match action {
+            Action::StartRun(order) => order.wake == id,
+            Action::CancelWake { wake, .. } => *wake == id,
+            _ => false,
+        });
+        let holds = plan.holds.iter();
+        let holds = holds.filter(|hold| hold.subject == HoldSubject::Wake(id));
+        prop_assert_eq!(acts.count() + holds.count(), 1, "{:?}", queued);
+    }
+    Ok(())
+}
+
+fn happen(world: &mut World, event: &Event) -> Result<(), TestCaseError> {
+    match event {
+        Event::Revise(shape) => {
+            world.accept(catalog_of(shape), shape.holds_first);
+        }
+        Event::Message(space, agent) => {
+            let space = active(world, Kind::Space, *space);
+            let agent = active(world, Kind::Agent, *agent);
+            if let (Some(space), Some(agent)) = (space, agent) {
+                world.message(&space, &agent, "hello");
+            }
+        }
+        Event::End(run, how) => {
+            if let Some(run) = pick(world.observed.live_runs.keys(), *run) {
+                let attached = world.observed.live_runs[&run].is_attached;
+                if attached {
+                    world.end(run, ENDINGS[usize::from(*how) % ENDINGS.len()]);
+                }
+            }
+        }
+        Event::Restart => world.lose_daemon(),
+        Event::Pause(agent) => pause(world, *agent),
+        Event::Resume => world.observed.operator_pauses.clear(),
+        Event::Estop(is_set) => {
+            world.observed.estop = is_set.then(|| Estop {
+                by: "ada".to_owned(),
+                reason: None,
+            });
+        }
+        Event::Drain(is_set) => world.observed.is_draining = *is_set,
+        Event::Spend(dollars) => {
+            let budgets: Vec<ObjectRef> = world.observed.spend.keys().cloned().collect();
+            if let Some(budget) = pick(budgets.iter(), *dollars) {
+                let label = world.now.strftime("%Y-%m").to_string();
+                let money = Money::from_cents(i64::from(*dollars) * 10);
+                world.spent.insert(budget, (label, money));
+            }
+        }
+        Event::Minutes(minutes) => minutes_pass(world, u64::from(*minutes)),
+        Event::Pass(actions) => {
+            let plan = planned(world)?;
+            for action in plan.actions.iter().take(usize::from(*actions)) {
+                world.apply(action);
+            }
+        }
+        Event::Fail(action, for_good) => {
+            let plan = planned(world)?;
+            if let Some(action) = pick(plan.actions.iter(), *action) {
+                fail(world, &action, *for_good);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn pause(world: &mut World, agent: u8) {
+    if let Some(agent) = active(world, Kind::Agent, agent) {
+        let pause = OperatorPause {
+            id: OverrideId::derived(&["pause"]),
+            target: world.uid(&agent),
+            by: "ada".to_owned(),
+            reason: None,
+            since: world.now,
+            until: None,
+        };
+        world.observed.operator_pauses.push(pause);
+    }
+}
+
+fn fail(world: &mut World, action: &Action, for_good: bool) {
+    let at = world.now.checked_add(jiff::SignedDuration::from_mins(3));
+    let failure = Backoff {
+        failures: 1,
+        not_before: (!for_good).then(|| at.unwrap()),
+        generation: action.generation(),
+        code: "EIO".to_owned(),
+        message: "unwell".to_owned(),
+    };
+    world.observed.backoffs.insert(action.key(), failure);
+}
+
+const ENDINGS: [Ending; 7] = [
+    (
+        RunStatus::Completed,
+        Liveness::Productive,
+        EndReason::AgentFinished,
+    ),
+    (
+        RunStatus::Completed,
+        Liveness::Completed,
+        EndReason::AgentFinished,
+    ),
+    (
+        RunStatus::Completed,
+        Liveness::Empty,
+        EndReason::AgentFinished,
+    ),
+    (RunStatus::Error, Liveness::Failed, EndReason::AgentFinished),
+    (
+        RunStatus::Error,
+        Liveness::Failed,
+        EndReason::StoppedByHuman,
+    ),
+    (
+        RunStatus::Error,
+        Liveness::Failed,
+        EndReason::DaemonShutdown,
+    ),
+    (RunStatus::Error, Liveness::Dead, EndReason::DaemonLost),
+];
+
+fn pick<'a, T: Clone + 'a>(items: impl Iterator<Item = &'a T>, nth: u8) -> Option<T> {
+    let items: Vec<&T> = items.collect();
+    let nth = usize::from(nth).checked_rem(items.len())?;
+    Some(items[nth].clone())
+}
+
+fn active(world: &World, kind: Kind, nth: u8) -> Option<ObjectRef> {
+    let objects = world.observed.objects.iter();
+    let active =
+        objects.filter(|(it, state)| it.kind == kind && state.deletion_requested_at.is_none());
+    pick(active.map(|(it, _)| it), nth)
+}
+
+fn minutes_pass(world: &mut World, minutes: u64) {
+    let span = std::time::Duration::from_secs(minutes * 60);
+    world.now = world.now.checked_add(span).unwrap();
+}
+
+/// Ends whatever keeps the world from coming to rest by itself.
+fn calm(world: &mut World) {
+    world.observed.estop = None;
+    world.observed.is_draining = false;
+    world.observed.operator_pauses.clear();
+    world.observed.backoffs.clear();
+}
+
+/// Applies plans, at most `cut` actions of each, until one is empty; whenever nothing is left to
+/// do, what runs ends well. Without an end there is a livelock.
+fn converge(world: &mut World, cut: usize) -> Result<(), TestCaseError> {
+    for _ in 0..600 {
+        let plan = world.plan();
+        for action in plan.actions.iter().take(cut) {
+            world.apply(action);
+        }
+        if !plan.actions.is_empty() {
+            continue;
+        }
+        if world.observed.live_runs.is_empty() {
+            return Ok(());
+        }
+        let live: Vec<RunId> = world.observed.live_runs.keys().copied().collect();
+        for run in live {
+            world.end(run, ENDINGS[0]);
+        }
+    }
+    Err(TestCaseError::fail("no end after 600 rounds"))
+}
