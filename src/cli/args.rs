@@ -3,8 +3,8 @@
 use clap::{Args, Parser, Subcommand};
 
 use super::commands::{
-    budget, describe, dispatch, estop, events, get, logs, prompt, runs, schema, send, steer,
-    transcript, validate, version, wait, why,
+    budget, describe, dispatch, doctor, estop, events, get, init, logs, prompt, runs, schema, send,
+    steer, transcript, validate, version, volume, wait, why,
 };
 
 /// GitOps for coding agents: keep a fleet of agents where a git repository says.
@@ -58,6 +58,7 @@ pub(crate) struct SourceArgs {
 /// The subcommands, in the order that help shows them.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    Init(init::Args),
     Validate(validate::Args),
     Schema(schema::Args),
     Get(get::Args),
@@ -78,5 +79,7 @@ pub(crate) enum Command {
     Reconcile(steer::ReconcileArgs),
     Approve(steer::ApproveArgs),
     Estop(estop::Args),
+    Doctor(doctor::Args),
+    Volume(volume::Args),
     Version(version::Args),
 }

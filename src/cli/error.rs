@@ -107,6 +107,13 @@ impl CliError {
         this
     }
 
+    /// An error whose words, as modules write them, are read after "failed to".
+    pub(crate) fn failed_to(kind: Kind, error: &dyn Error) -> Self {
+        let mut this = Self::new(kind, format!("failed to {error}"));
+        this.causes = chain(error.source());
+        this
+    }
+
     /// The same error with the chain of `source` as its cause.
     #[must_use]
     pub(crate) fn because(mut self, source: &dyn Error) -> Self {

@@ -1,5 +1,6 @@
 //! The settings of this host, as a command finds them.
 
+use std::ffi::OsStr;
 use std::path::Path;
 
 use super::args::{HostArgs, SourceArgs};
@@ -26,6 +27,11 @@ impl Host {
             Some(name) => format!("{name} (uid {uid})"),
             None => format!("uid {uid}"),
         }
+    }
+
+    /// Where programs are looked up.
+    pub(crate) fn search_path(&self) -> &OsStr {
+        self.environment.search_path()
     }
 
     /// What it takes to reach the daemon or its state.

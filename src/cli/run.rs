@@ -7,8 +7,8 @@ use clap::Parser;
 
 use super::args::{Cli, Command};
 use super::commands::{
-    budget, describe, dispatch, estop, events, get, logs, prompt, runs, schema, send, steer,
-    transcript, validate, version, wait, why,
+    budget, describe, dispatch, doctor, estop, events, get, init, logs, prompt, runs, schema, send,
+    steer, transcript, validate, version, volume, wait, why,
 };
 use super::error::{CliError, CliResult, Exit, Kind};
 use super::host::Host;
@@ -35,6 +35,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 fn perform(cli: Cli, environment: Environment, ui: &mut Ui) -> CliResult {
     let host = Host::new(cli.host, environment);
     match &cli.command {
+        Command::Init(args) => init::run(args, &host, ui),
         Command::Validate(args) => validate::run(args, ui),
         Command::Schema(args) => schema::run(args, ui),
         Command::Get(args) => get::run(args, &host, ui),
@@ -55,6 +56,8 @@ fn perform(cli: Cli, environment: Environment, ui: &mut Ui) -> CliResult {
         Command::Reconcile(args) => steer::reconcile(args, &host, ui),
         Command::Approve(args) => steer::approve(args, &host, ui),
         Command::Estop(args) => estop::run(args, &host, ui),
+        Command::Doctor(args) => doctor::run(args, &host, ui),
+        Command::Volume(args) => volume::run(args, &host, ui),
         Command::Version(args) => version::run(args, ui),
     }
 }

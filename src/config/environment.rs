@@ -1,7 +1,7 @@
 //! What the process was given: variables, user, working directory.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use super::resolve::ConfigError;
@@ -51,6 +51,11 @@ impl Environment {
             .filter(|name| !name.is_empty())
     }
 
+    /// Where programs are looked up; empty when nothing says so.
+    pub fn search_path(&self) -> &OsStr {
+        self.get("PATH").map_or(OsStr::new(""), OsString::as_os_str)
+    }
+
     /// The variable's value as a path, if it is absolute.
     pub(super) fn absolute_path(&self, name: &str) -> Option<PathBuf> {
         let path = PathBuf::from(self.get(name)?);
@@ -88,7 +93,7 @@ impl Environment {
     }
 
     fn get(&self, name: &str) -> Option<&OsString> {
-        self.variables.get(std::ffi::OsStr::new(name))
+        self.variables.get(OsStr::new(name))
     }
 }
 

@@ -42,6 +42,7 @@ GitOps for coding agents: keep a fleet of agents where a git repository says
 Usage: homeostat [OPTIONS] <COMMAND>
 
 Commands:
+  init        Write a config repository that fits this host
   validate    Check manifests, and report every fault with its place
   schema      Print the JSON Schemas of the kinds
   get         Show objects and their status
@@ -62,6 +63,8 @@ Commands:
   reconcile   Look at the source and at everything else now
   approve     Let a held revision pass
   estop       Stop every run and every start, also when the daemon is sick or down
+  doctor      Check what this host can do, by trying, and say what to do about what it cannot
+  volume      Make, see or remove a volume on which worktrees are copied on write
   version     Print the version
 
 Options:
@@ -359,4 +362,202 @@ made/schemas/homeostat.schema.json
     let written = std::fs::read(env.work().join("made/schemas/fleet.schema.json")).unwrap();
     let checked_in = concat!(env!("CARGO_MANIFEST_DIR"), "/schemas/fleet.schema.json");
     assert_eq!(written, std::fs::read(checked_in).unwrap());
+}
+
+#[test]
+fn init_writes_a_repository_that_is_valid_and_committed() {
+    let env = TestEnv::new();
+    std::fs::create_dir_all(env.work().join("My Site.git")).unwrap();
+    let made = env
+        .homeostat(&["init", "fleet", "--repo", "My Site.git"])
+        .assert();
+    made.success().stdout_eq(str![[r#"
+fleet/fleet.yaml
+fleet/workspace.yaml
+fleet/agents.yaml
+fleet/tickets.yaml
+fleet/.homeostat/homeostat.schema.json
+
+"#]]);
+    let valid = env
+        .homeostat(&["validate", "--deny-warnings", "fleet"])
+        .assert();
+    valid.success().stdout_eq("").stderr_eq(str![[r#"
+valid (8 documents in 4 files)
+
+"#]]);
+    let workspace = std::fs::read_to_string(env.work().join("fleet/workspace.yaml")).unwrap();
+    assert!(workspace.contains("name: \"my-site\""), "{workspace}");
+    let git = |args: &[&str]| {
+        let git = snapbox::cmd::Command::new("git").args(args);
+        git.env("GIT_CONFIG_GLOBAL", "/dev/null")
+            .current_dir(env.work().join("fleet"))
+    };
+    git(&["status", "--porcelain"])
+        .assert()
+        .success()
+        .stdout_eq("");
+    git(&["log", "--format=%s (%an)", "main"])
+        .assert()
+        .success()
+        .stdout_eq(str![[r#"
+Declare a fleet of one agent (homeostat init)
+
+"#]]);
+}
+
+#[test]
+fn init_touches_nothing_that_is_there() {
+    let env = TestEnv::new();
+    env.write("fleet/notes.txt", "mine");
+    let refused = env.homeostat(&["init", "fleet"]).assert().code(3);
+    refused.stdout_eq("").stderr_eq(str![[r#"
+error: fleet is not empty
+hint: name a directory that is empty or not there
+
+"#]]);
+    assert_eq!(
+        std::fs::read_dir(env.work().join("fleet")).unwrap().count(),
+        1
+    );
+}
+
+#[test]
+fn doctor_reports_every_check_with_a_remedy() {
+    let env = TestEnv::new();
+    let report = env
+        .homeostat(&["doctor", "-o", "json", "--repo", "missing"])
+        .output()
+        .unwrap();
+    assert_eq!(report.status.code(), Some(1), "a source that is not there");
+    let findings: serde_json::Value = serde_json::from_slice(&report.stdout).unwrap();
+    for finding in findings.as_array().unwrap() {
+        let is_good = finding["verdict"] == "good";
+        assert_eq!(is_good, finding.get("remedy").is_none(), "{finding}");
+    }
+    let source = findings
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|it| it["check"] == "source");
+    assert_eq!(source.unwrap()["verdict"], "bad");
+    assert!(!env.data().exists(), "it looks and leaves nothing");
+}
+
+#[test]
+fn a_volume_that_was_never_made_is_not_found() {
+    let env = TestEnv::new();
+    let missing = env.homeostat(&["volume", "status"]).assert().code(1);
+    missing.stdout_eq("").stderr_eq(str![[r#"
+error: failed to find the volume [ROOT]/data.xfs
+hint: `homeostat volume create` makes one
+
+"#]]);
+    let size = env
+        .homeostat(&["volume", "create", "--size", "20GB"])
+        .assert()
+        .code(2);
+    size.stdout_eq("").stderr_eq(str![[r#"
+error: invalid value '20GB' for '--size <SIZE>': write a size such as 500Mi, 20Gi or 1Ti
+
+For more information, try '--help'.
+
+"#]]);
+}
+
+#[test]
+fn settings_that_nothing_reads_are_errors() {
+    let env = TestEnv::new();
+    let wrong = env
+        .homeostat(&["get", "agents"])
+        .env("HOMEOSTAT_CONFIG_DATADIR", "/x");
+    wrong.assert().code(2).stdout_eq("").stderr_eq(str![[r#"
+error: HOMEOSTAT_CONFIG_DATADIR is no setting
+hint: did you mean HOMEOSTAT_CONFIG_DATA_DIR?
+
+"#]]);
+    env.write("homeostat.yaml", "dataDri: /x\nsandbox: 7\n");
+    let wrong = env.homeostat(&["--config", "homeostat.yaml", "get", "agents"]);
+    wrong.assert().code(2).stdout_eq("").stderr_eq(str![[r#"
+error: [ROOT]/work/homeostat.yaml has faults
+error[H0301 unknown-field]: `dataDri` is no setting
+ --> [ROOT]/work/homeostat.yaml:1:1
+  |
+1 | dataDri: /x
+  | ^^^^^^^
+  |
+  = help: did you mean `dataDir`?
+
+error[H0303 wrong-type]: sandbox takes one of on, off
+ --> [ROOT]/work/homeostat.yaml:2:10
+  |
+2 | sandbox: 7
+  |          ^
+
+"#]]);
+}
+
+#[test]
+fn without_daemon_and_state_there_is_nothing_to_ask() {
+    let env = TestEnv::new();
+    for args in [
+        &["get", "agents"][..],
+        &["runs"],
+        &["reconcile"],
+        &["wait", "1234"],
+    ] {
+        let unreachable = env.homeostat(args).output().unwrap();
+        assert_eq!(unreachable.status.code(), Some(5), "{args:?}");
+        assert!(unreachable.stdout.is_empty(), "{args:?}");
+    }
+    let looked = env.homeostat(&["get", "agents"]).assert().code(5);
+    looked.stderr_eq(str![[r#"
+error: no daemon answers on [ROOT]/data/homeostat.sock
+  caused by: No such file or directory (os error 2)
+hint: [ROOT]/data holds no state either
+hint: start `homeostat daemon`, or pass the --data-dir of another one
+
+"#]]);
+    let acted = env.homeostat(&["stop", "1234"]).assert().code(5);
+    acted.stderr_eq(str![[r#"
+error: no daemon answers
+  caused by: No such file or directory (os error 2)
+hint: is `homeostat daemon` running? It listens on [ROOT]/data/homeostat.sock
+
+"#]]);
+}
+
+#[test]
+fn an_emergency_stop_needs_no_daemon() {
+    let env = TestEnv::new();
+    let nowhere = env.homeostat(&["estop"]).assert().code(2);
+    nowhere.stdout_eq("").stderr_eq(str![[r#"
+error: failed to set the emergency stop
+  caused by: No such file or directory (os error 2) at path "[ROOT]/data/.tmpP11czJ"
+hint: [ROOT]/data must be there and yours to write: pass the daemon's --data-dir
+
+"#]]);
+    std::fs::create_dir(env.data()).unwrap();
+    let set = env
+        .homeostat(&["estop", "--reason", "smoke"])
+        .env("USER", "ada")
+        .assert();
+    set.success().stdout_eq("").stderr_eq(str![[r#"
+nothing starts any more
+no run is left; `homeostat estop --clear` lets runs start again
+
+"#]]);
+    let file = std::fs::read_to_string(env.data().join("ESTOP")).unwrap();
+    let file: serde_json::Value = serde_json::from_str(&file).unwrap();
+    assert_eq!(file["reason"], "smoke");
+    assert!(
+        file["by"].as_str().unwrap().starts_with("ada (uid "),
+        "{file}"
+    );
+    let cleared = env.homeostat(&["estop", "--clear"]).assert();
+    cleared.success().stderr_eq(str![[r#"
+runs may start again
+
+"#]]);
+    assert!(!env.data().join("ESTOP").exists());
 }

@@ -2,9 +2,12 @@
 
 mod select;
 
+pub(crate) mod doctor;
+pub(crate) mod init;
 pub(crate) mod schema;
 pub(crate) mod validate;
 pub(crate) mod version;
+pub(crate) mod volume;
 
 pub(crate) mod budget;
 pub(crate) mod describe;
