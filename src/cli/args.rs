@@ -3,8 +3,8 @@
 use clap::{Args, Parser, Subcommand};
 
 use super::commands::{
-    budget, describe, dispatch, doctor, estop, events, get, init, logs, prompt, runs, schema, send,
-    steer, transcript, validate, version, volume, wait, why,
+    budget, daemon, demo, describe, dispatch, doctor, estop, events, get, init, logs, prompt, runs,
+    schema, send, steer, transcript, validate, version, volume, wait, why,
 };
 
 /// GitOps for coding agents: keep a fleet of agents where a git repository says.
@@ -58,6 +58,8 @@ pub(crate) struct SourceArgs {
 /// The subcommands, in the order that help shows them.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    Demo(demo::Args),
+    Daemon(Box<daemon::Args>),
     Init(init::Args),
     Validate(validate::Args),
     Schema(schema::Args),

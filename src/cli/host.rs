@@ -20,6 +20,11 @@ impl Host {
         Self { args, environment }
     }
 
+    /// The process's surroundings.
+    pub(crate) const fn environment(&self) -> &Environment {
+        &self.environment
+    }
+
     /// Who asks, for records.
     pub(crate) fn user(&self) -> String {
         let uid = self.environment.uid;

@@ -7,10 +7,10 @@ use clap::Parser;
 
 use super::args::{Cli, Command};
 use super::commands::{
-    budget, describe, dispatch, doctor, estop, events, get, init, logs, prompt, runs, schema, send,
-    steer, transcript, validate, version, volume, wait, why,
+    budget, daemon, demo, describe, dispatch, doctor, estop, events, get, init, logs, prompt, runs,
+    schema, send, steer, transcript, validate, version, volume, wait, why,
 };
-use super::error::{CliError, CliResult, Exit, Kind};
+use super::error::{CliError, CliResult, Exit, Kind, OrFail};
 use super::host::Host;
 use super::ui::Ui;
 use crate::config::Environment;
@@ -35,6 +35,8 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 fn perform(cli: Cli, environment: Environment, ui: &mut Ui) -> CliResult {
     let host = Host::new(cli.host, environment);
     match &cli.command {
+        Command::Demo(args) => demo::run(args, &host, ui),
+        Command::Daemon(args) => daemon::run(args, &host, ui),
         Command::Init(args) => init::run(args, &host, ui),
         Command::Validate(args) => validate::run(args, ui),
         Command::Schema(args) => schema::run(args, ui),
@@ -60,6 +62,15 @@ fn perform(cli: Cli, environment: Environment, ui: &mut Ui) -> CliResult {
         Command::Volume(args) => volume::run(args, &host, ui),
         Command::Version(args) => version::run(args, ui),
     }
+}
+
+/// Performs one more command line, in the surroundings of `host`.
+pub(super) fn perform_line(line: &[&str], host: &Host, ui: &mut Ui) -> CliResult {
+    let cli = Cli::try_parse_from(line).or_fail(
+        Kind::Internal,
+        "failed to understand a command line of our own",
+    )?;
+    perform(cli, host.environment().clone(), ui)
 }
 
 fn fail(error: &CliError, ui: &mut Ui) -> ExitCode {

@@ -360,11 +360,11 @@ impl RunTask {
                 }
                 reason = asked_to_stop(&mut stopped), if end_reason.is_none() => {
                     end_reason = Some(reason);
-                    self.end_in_background();
+                    self.end_in_background(reason);
                 }
                 () = sleep_until(silent_at), if end_reason.is_none() => {
                     end_reason = Some(EndReason::Silence);
-                    self.end_in_background();
+                    self.end_in_background(EndReason::Silence);
                 }
                 _ = store_tick.tick(), if has_unstored => recorder.store().await?,
             }
@@ -379,15 +379,21 @@ impl RunTask {
         Ok(Ending { end_reason, exit })
     }
 
-    /// Ends the agent, politely first, while its output is read on.
-    fn end_in_background(&self) {
+    /// Ends the agent, politely first, while its output is read on. That we ended it is on record
+    /// before it can hear of it: an agent may answer TERM with a last `done`.
+    fn end_in_background(&self, reason: EndReason) {
         let (shared, run) = (Arc::clone(&self.shared), self.order.run);
-        let task = async move {
+        let end = async move {
+            let (by, now) = ("homeostat".to_owned(), shared.clock.now());
+            let asked = shared.store.request_stop(run, reason, by, now).await;
+            if let Err(error) = asked {
+                tracing::warn!(%run, error = &error as &dyn std::error::Error, "stop not on record");
+            }
             if let Err(error) = confirm_gone(&shared, run, shared.settings.grace).await {
                 tracing::warn!(%run, error = &error as &dyn std::error::Error, "stop not confirmed");
             }
         };
-        drop(self.shared.tracker.spawn(format!("stop {run}"), task));
+        drop(self.shared.tracker.spawn(format!("stop {run}"), end));
     }
 }
 

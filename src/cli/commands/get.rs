@@ -13,6 +13,7 @@ use crate::cli::show::{age, readiness};
 use crate::cli::table::Table;
 use crate::cli::ui::Ui;
 use crate::clock::{Clock, SystemClock};
+use crate::model::condition::{ConditionStatus, ConditionType};
 use crate::model::kind::API_VERSION;
 use crate::yaml;
 
@@ -116,7 +117,10 @@ fn detail(object: &Object) -> String {
                 assignee => format!("{status}, {assignee}"),
             }
         }
-        Of::Agent => field("adapter"),
+        Of::Agent => match object.condition(ConditionType::Paused) {
+            Some(paused) if paused.status == ConditionStatus::True => paused.message.clone(),
+            Some(_) | None => field("adapter"),
+        },
         Of::Repo => field("source"),
         Of::Adapter => field("command"),
         Of::BudgetPolicy => field("monthly"),

@@ -10,6 +10,8 @@ pub(crate) mod version;
 pub(crate) mod volume;
 
 pub(crate) mod budget;
+pub(crate) mod daemon;
+pub(crate) mod demo;
 pub(crate) mod describe;
 pub(crate) mod events;
 pub(crate) mod get;

@@ -1,0 +1,143 @@
+//! `daemon`: the program itself.
+
+use crate::cli::args::SourceArgs;
+use crate::cli::client::runtime;
+use crate::cli::error::{CliError, CliResult, Exit, Kind, OrFail};
+use crate::cli::host::{Host, unusable};
+use crate::cli::ui::Ui;
+use crate::config::{Resolved, Setting};
+use crate::daemon::{BootError, Daemon};
+use crate::telemetry;
+
+/// Run the daemon in the foreground
+///
+/// It stops on TERM or INT: nothing new starts, live runs may finish, and a second signal does not
+/// wait for them.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Args {
+    /// Where the manifests are.
+    #[command(flatten)]
+    source: SourceArgs,
+    /// Make worktrees by copy-on-write clones, or by git on hosts that cannot
+    #[arg(long, value_name = "BACKEND", value_parser = ["reflink", "git"])]
+    worktree_backend: Option<String>,
+    /// Wrap runs where a sandbox is proved, or nowhere
+    #[arg(long, value_name = "SWITCH", value_parser = ["on", "off"])]
+    sandbox: Option<String>,
+    /// Run agents as this user when the daemon is root
+    #[arg(long, value_name = "UID")]
+    run_uid: Option<String>,
+    /// Log as text or as JSON
+    #[arg(long, value_name = "FORMAT", value_parser = ["text", "json"])]
+    log_format: Option<String>,
+    /// Log this and what is graver
+    #[arg(long, value_name = "LEVEL", value_parser = ["error", "warn", "info", "debug", "trace"])]
+    log_level: Option<String>,
+    /// Wait this many milliseconds for the source to be quiet
+    #[arg(long, value_name = "MS")]
+    debounce_ms: Option<String>,
+    /// Look at everything this often, in seconds, with or without a reason
+    #[arg(long, value_name = "SECS")]
+    resync_secs: Option<String>,
+    /// Scan a directory source this often, in seconds
+    #[arg(long, value_name = "SECS")]
+    scan_secs: Option<String>,
+    /// Die on purpose, for tests.
+    #[cfg(feature = "test-support")]
+    #[command(flatten)]
+    faults: Faults,
+}
+
+/// Ways to die on purpose.
+#[cfg(feature = "test-support")]
+#[derive(clap::Args, Debug)]
+struct Faults {
+    /// Die at the nth pass of a crash point: POINT:N
+    #[arg(long, hide = true, value_name = "POINT:N")]
+    crash_at: Option<String>,
+    /// Fail the nth write to the database, once
+    #[arg(long, hide = true, value_name = "N")]
+    fail_write: Option<u64>,
+}
+
+/// Runs until it is told to stop.
+pub(crate) fn run(args: &Args, host: &Host, ui: &mut Ui) -> CliResult {
+    let config = settings(args, host)?;
+    telemetry::init(config.log).or_fail(Kind::Internal, "failed to set up the log")?;
+    #[cfg(feature = "test-support")]
+    args.faults.arm()?;
+    let runtime = runtime()?;
+    runtime.block_on(async {
+        let daemon = start(&config, host).await?;
+        ui.say(daemon.banner());
+        #[cfg(feature = "test-support")]
+        if let Some(n) = args.faults.fail_write {
+            daemon.store().fail_nth_write(n);
+        }
+        if let Some(why) = daemon.unusable_source().await {
+            let _stopped = daemon.stop().await;
+            return Err(CliError::new(Kind::Configuration, why)
+                .hint("`homeostat validate` shows every fault of a source with its place"));
+        }
+        let ended = daemon
+            .serve()
+            .await
+            .or_fail(Kind::Internal, "failed to listen to signals")?;
+        for task in ended.stuck {
+            ui.say(format!(
+                "{task} did not stop in time; the next start looks after it"
+            ));
+        }
+        Ok(Exit::Fine)
+    })
+}
+
+/// Starts a daemon of this program.
+pub(crate) async fn start(config: &Resolved, host: &Host) -> CliResult<Daemon> {
+    let program = std::env::current_exe().or_fail(Kind::Internal, "failed to find this program")?;
+    let path = host.search_path().to_string_lossy().into_owned();
+    Daemon::start(config, program, path)
+        .await
+        .map_err(|error| refuse(&error))
+}
+
+fn settings(args: &Args, host: &Host) -> CliResult<Resolved> {
+    let mut flags = args.source.settings();
+    flags.extend([
+        (Setting::WorktreeBackend, args.worktree_backend.clone()),
+        (Setting::Sandbox, args.sandbox.clone()),
+        (Setting::RunUid, args.run_uid.clone()),
+        (Setting::LogFormat, args.log_format.clone()),
+        (Setting::LogLevel, args.log_level.clone()),
+        (Setting::DebounceMs, args.debounce_ms.clone()),
+        (Setting::ResyncSecs, args.resync_secs.clone()),
+        (Setting::ScanSecs, args.scan_secs.clone()),
+    ]);
+    host.layers(flags)?
+        .daemon()
+        .map_err(|error| unusable(Kind::Usage, &error))
+}
+
+/// A start that was refused is not one that failed.
+fn refuse(error: &BootError) -> CliError {
+    let kind = match error {
+        _ if error.is_refusal() => Kind::Refused,
+        _ => Kind::Usage,
+    };
+    CliError::caused(kind, "the daemon does not start", error)
+}
+
+#[cfg(feature = "test-support")]
+impl Faults {
+    fn arm(&self) -> CliResult<()> {
+        let Some(text) = &self.crash_at else {
+            return Ok(());
+        };
+        let wrong = || CliError::new(Kind::Usage, format!("{text:?} is not POINT:N"));
+        let (point, nth) = text.split_once(':').ok_or_else(wrong)?;
+        let point = point.parse().map_err(|_unknown| wrong())?;
+        let nth = nth.parse().map_err(|_no_number| wrong())?;
+        crate::daemon::fault::die_at(point, nth);
+        Ok(())
+    }
+}

@@ -1,0 +1,449 @@
+//! Building the daemon.
+
+use std::fs::{DirBuilder, Permissions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::lock::{DataDirLock, LockError};
+use crate::api::control::{Control, Facts, Levers, SourceReport};
+use crate::api::server::{self, ServeError};
+use crate::clock::{Clock, IdSource, RandomIds, SystemClock};
+use crate::config::{Resolved, SourceSetting};
+use crate::dispatch::{OnChange, RunSettings, Runs};
+use crate::execute::{self, Executor};
+use crate::manifest;
+use crate::model::observed::WorktreeBackend;
+use crate::model::worktree::UserIds;
+use crate::reconcile::{
+    self, Handle, Outcome, ReconcileError, Reconciler, SourceAnswer, SourceStatus,
+};
+use crate::sandbox::{self, IdentityError, RunIdentity, SandboxState};
+use crate::source::{Source, WatchOptions, Watcher};
+use crate::store::{OpenError, Store};
+use crate::task::{TaskError, Tracker, blocking};
+use crate::worktree::layout::Layout;
+use crate::worktree::probe::{self, Refusal};
+use crate::worktree::reason::ReasonCode;
+use crate::worktree::trash;
+
+/// What an agent gets between TERM and KILL.
+const GRACE: Duration = Duration::from_secs(3);
+/// How many names the background deletion removes before it lets others have the disk.
+const PURGE_NAMES: usize = 2_000;
+/// How often the background deletion looks for more.
+const PURGE_EVERY: Duration = Duration::from_secs(5);
+
+/// A daemon that runs.
+#[derive(Debug)]
+pub struct Daemon {
+    pub(super) store: Store,
+    pub(super) handle: Handle,
+    pub(super) runs: Runs,
+    pub(super) tracker: Tracker,
+    source: SourceStatus,
+    banner: String,
+    _lock: DataDirLock,
+    _watcher: Watcher,
+}
+
+/// Why the daemon does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum BootError {
+    /// Another daemon serves the data directory.
+    #[error("take the data directory")]
+    Lock(#[from] LockError),
+    /// The data directory could not be made.
+    #[error("make the data directory {}", path.display())]
+    DataDir {
+        /// Which.
+        path: PathBuf,
+        /// Why not.
+        #[source]
+        source: io::Error,
+    },
+    /// The data directory's path is not Unicode, which records are.
+    #[error("use the data directory {}, whose path is not Unicode", path.display())]
+    DataDirName {
+        /// Which.
+        path: PathBuf,
+    },
+    /// The database could not be opened.
+    #[error("open the database")]
+    Store(#[from] OpenError),
+    /// Agents would run as somebody that they must not be.
+    #[error("choose the user of runs")]
+    Identity(#[from] IdentityError),
+    /// The kernel lacks the call that copy-on-write is made of.
+    #[error("make copy-on-write worktrees on this kernel")]
+    Primitive(#[source] Refusal),
+    /// The system refuses the watcher's thread.
+    #[error("watch the source")]
+    Watch(#[source] io::Error),
+    /// The loop could not be built.
+    #[error("start the loop")]
+    Reconcile(#[from] ReconcileError),
+    /// The socket could not be served.
+    #[error("serve the socket")]
+    Serve(#[from] ServeError),
+    /// What a dead daemon left half made could not be cleared.
+    #[error("clear what was left half made")]
+    Leftovers(#[from] trash::TrashError),
+    /// A blocking step panicked.
+    #[error("finish a step")]
+    Task(#[from] TaskError),
+}
+
+impl BootError {
+    /// Whether the start was refused by the state of things, rather than failed.
+    pub fn is_refusal(&self) -> bool {
+        match self {
+            Self::Lock(LockError::Held { .. }) | Self::Primitive(_) | Self::Identity(_) => true,
+            Self::Store(error) => matches!(error, OpenError::NewerSchema { .. }),
+            Self::Lock(LockError::File { .. })
+            | Self::DataDir { .. }
+            | Self::DataDirName { .. }
+            | Self::Watch(_)
+            | Self::Reconcile(_)
+            | Self::Serve(_)
+            | Self::Leftovers(_)
+            | Self::Task(_) => false,
+        }
+    }
+}
+
+/// What was found out about this host before anything started.
+struct Host {
+    layout: Layout,
+    layers: sandbox::Layers,
+    sandbox: SandboxState,
+    reflink: Result<(), Refusal>,
+}
+
+impl Daemon {
+    /// Builds a daemon from its settings and starts it. `program` is this program, `path` where
+    /// agents' programs are looked up.
+    ///
+    /// # Errors
+    /// When it can't serve; nothing runs then.
+    pub async fn start(
+        config: &Resolved,
+        program: PathBuf,
+        path: String,
+    ) -> Result<Self, BootError> {
+        let data_dir = &config.client.data_dir;
+        make_data_dir(data_dir)?;
+        let lock = DataDirLock::take(data_dir)?;
+        let store = Store::open(&data_dir.join("homeostat.db"))?;
+        let host = probe_host(config).await?;
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let ids: Arc<dyn IdSource> = Arc::new(RandomIds);
+        let tracker = Tracker::new();
+        let handle = Handle::new(Arc::clone(&clock), config.debounce);
+        let source = Arc::new(source_of(&config.source));
+        let settings = RunSettings {
+            program,
+            data_dir: data_dir.clone(),
+            layout: host.layout.clone(),
+            path,
+            identity: host.layers.identity,
+            layers: host.layers.clone(),
+            sandbox: host.sandbox.clone(),
+            backend: config.worktree_backend,
+            incarnation: ids.mint().to_string(),
+            grace: GRACE,
+        };
+        let on_change = on_change(&handle);
+        let runs = Runs::new(
+            store.clone(),
+            Arc::clone(&clock),
+            tracker.clone(),
+            settings,
+            Arc::clone(&on_change),
+        );
+        let executor = Executor::new(
+            execute::Settings {
+                layout: host.layout.clone(),
+                backend: config.worktree_backend,
+                user: host.user(),
+                source_base: base_of(&config.source),
+            },
+            store.clone(),
+            runs.clone(),
+            Arc::clone(&clock),
+            tracker.clone(),
+            on_change,
+        );
+        let reconciler = Reconciler::open(
+            loop_settings(config),
+            store.clone(),
+            Arc::clone(&source),
+            Arc::clone(&clock),
+            Arc::clone(&ids),
+            executor,
+            handle.clone(),
+        )
+        .await?;
+        let banner = banner(config, &reconciler, &host);
+        let status = reconciler.source_status();
+        let facts = facts(config, &host);
+        let levers = levers(&handle, &runs, &status);
+        let control = Control::new(
+            store.clone(),
+            clock,
+            ids,
+            facts,
+            levers,
+            tracker.child_token(),
+        );
+        server::serve(&config.client.socket, control, &tracker)?;
+        let options = WatchOptions {
+            scan_every: config.scan,
+            ..WatchOptions::default()
+        };
+        let hinted = handle.clone();
+        let watcher = Watcher::start(
+            source.as_ref().clone(),
+            manifest::is_manifest_path,
+            options,
+            move || {
+                hinted.source_hint();
+            },
+        )
+        .map_err(BootError::Watch)?;
+        drop(tracker.spawn("reconcile", reconciler.run(tracker.child_token())));
+        drop(tracker.spawn("purge", purge(host.layout, tracker.child_token())));
+        Ok(Self {
+            store,
+            handle,
+            runs,
+            tracker,
+            source: status,
+            banner,
+            _lock: lock,
+            _watcher: watcher,
+        })
+    }
+
+    /// The one line at start: version, data directory, revision, backend, sandbox and reason.
+    pub fn banner(&self) -> &str {
+        &self.banner
+    }
+
+    /// The database.
+    pub const fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// Wakes the loop.
+    pub const fn handle(&self) -> &Handle {
+        &self.handle
+    }
+
+    /// What the source last answered.
+    pub const fn source(&self) -> &SourceStatus {
+        &self.source
+    }
+}
+
+/// What the API may pull.
+fn levers(handle: &Handle, runs: &Runs, source: &SourceStatus) -> Levers {
+    let (triggered, asked) = (handle.clone(), handle.clone());
+    let (runs, source) = (runs.clone(), source.clone());
+    Levers {
+        trigger: Box::new(move |reason| triggered.trigger(reason)),
+        reconcile: Box::new(move || asked.reconcile_now()),
+        stop: Box::new(move |run, reason| runs.stop(run, reason)),
+        source: Box::new(move || report(&source.answer())),
+    }
+}
+
+/// How the source is, in words.
+fn report(answer: &SourceAnswer) -> SourceReport {
+    let (is_ok, message) = match (&answer.failure, &answer.attempted) {
+        (Some(failure), _) => (false, format!("unreadable: {failure}")),
+        (None, None) => (false, "not read yet".to_owned()),
+        (None, Some((revision, Outcome::Accepted))) => {
+            (true, format!("{} accepted", revision.short()))
+        }
+        (None, Some((revision, Outcome::Rejected))) => (
+            false,
+            format!("{} rejected; the last good one serves on", revision.short()),
+        ),
+        (None, Some((revision, Outcome::Held))) => (
+            false,
+            format!("{} held; the last good one serves on", revision.short()),
+        ),
+    };
+    SourceReport { is_ok, message }
+}
+
+/// The data directory can be passed through by the run user, and listed by nobody.
+fn make_data_dir(path: &Path) -> Result<(), BootError> {
+    if path.to_str().is_none() {
+        return Err(BootError::DataDirName {
+            path: path.to_owned(),
+        });
+    }
+    let made = DirBuilder::new().recursive(true).mode(0o711).create(path);
+    let open = made.and_then(|()| std::fs::set_permissions(path, Permissions::from_mode(0o711)));
+    open.map_err(|source| BootError::DataDir {
+        path: path.to_owned(),
+        source,
+    })
+}
+
+async fn probe_host(config: &Resolved) -> Result<Host, BootError> {
+    let identity = RunIdentity::resolve(
+        rustix::process::geteuid().as_raw(),
+        rustix::process::getegid().as_raw(),
+        config.run_uid,
+    )?;
+    let (data_dir, backend) = (config.client.data_dir.clone(), config.worktree_backend);
+    blocking("probe host", move || {
+        probe_data_dir(&data_dir, identity, backend)
+    })
+    .await?
+}
+
+/// Makes the data directory's folders, empties its scratch space, and tries out what works there.
+fn probe_data_dir(
+    data_dir: &Path,
+    identity: RunIdentity,
+    backend: WorktreeBackend,
+) -> Result<Host, BootError> {
+    let layout = Layout::new(data_dir);
+    let made = layout.ensure();
+    made.map_err(|source| BootError::DataDir {
+        path: data_dir.to_owned(),
+        source,
+    })?;
+    trash::sweep_build(&layout)?;
+    let reflink = match (probe::probe(data_dir), backend) {
+        (Err(refusal), WorktreeBackend::Reflink)
+            if refusal.reason == ReasonCode::PrimitiveMissing =>
+        {
+            return Err(BootError::Primitive(refusal));
+        }
+        (probed, _) => probed,
+    };
+    let layers = sandbox::probe(identity);
+    let sandbox = layers.state();
+    Ok(Host {
+        layout,
+        layers,
+        sandbox,
+        reflink,
+    })
+}
+
+impl Host {
+    /// Who owns worktrees.
+    const fn user(&self) -> UserIds {
+        UserIds {
+            uid: self.layers.identity.uid(),
+            gid: self.layers.identity.gid(),
+        }
+    }
+}
+
+fn loop_settings(config: &Resolved) -> reconcile::Settings {
+    reconcile::Settings {
+        data_dir: config.client.data_dir.clone(),
+        backend: config.worktree_backend,
+        resync: config.resync,
+    }
+}
+
+fn facts(config: &Resolved, host: &Host) -> Facts {
+    Facts {
+        sandbox: host.sandbox.to_string(),
+        worktree_backend: config.worktree_backend,
+    }
+}
+
+/// Whatever ends makes the loop look at its rows.
+fn on_change(handle: &Handle) -> OnChange {
+    let handle = handle.clone();
+    Arc::new(move |reason| handle.trigger(reason))
+}
+
+fn source_of(setting: &SourceSetting) -> Source {
+    match setting {
+        SourceSetting::Directory(path) => Source::Directory(path.clone()),
+        SourceSetting::Repository {
+            path,
+            reference,
+            subdir,
+        } => Source::Git {
+            repository: path.clone(),
+            reference: reference.clone(),
+            subdirectory: subdir.clone().unwrap_or_default(),
+        },
+    }
+}
+
+/// Where relative paths of the manifests start.
+fn base_of(setting: &SourceSetting) -> PathBuf {
+    match setting {
+        SourceSetting::Directory(path) | SourceSetting::Repository { path, .. } => path.clone(),
+    }
+}
+
+fn banner(config: &Resolved, reconciler: &Reconciler, host: &Host) -> String {
+    let revision = reconciler
+        .revision()
+        .map_or("none yet", |revision| revision.short());
+    let backend = match (config.worktree_backend, &host.reflink) {
+        (WorktreeBackend::Git, _) => "git (ordinary checkouts, as this host was told)".to_owned(),
+        (WorktreeBackend::Reflink, Ok(())) => "reflink".to_owned(),
+        (WorktreeBackend::Reflink, Err(refusal)) => {
+            format!(
+                "reflink (refused here: {}; {})",
+                refusal.reason,
+                refusal.reason.remedy()
+            )
+        }
+    };
+    format!(
+        "homeostat {} data={} revision={revision} worktrees={backend} {}",
+        env!("CARGO_PKG_VERSION"),
+        config.client.data_dir.display(),
+        host.sandbox
+    )
+}
+
+/// Deletes what lies in the trash, a portion at a time.
+async fn purge(layout: Layout, token: tokio_util::sync::CancellationToken) {
+    loop {
+        let again = layout.clone();
+        let purged = blocking("purge trash", move || trash::purge(&again, PURGE_NAMES)).await;
+        let is_more = match purged {
+            Ok(Ok(purged)) => {
+                for (path, error) in &purged.stuck {
+                    tracing::warn!(path = %path.display(), %error, "not deleted");
+                }
+                purged.is_more
+            }
+            Ok(Err(error)) => {
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    "trash not emptied"
+                );
+                false
+            }
+            Err(_panicked_and_logged) => false,
+        };
+        let pause = if is_more {
+            Duration::from_millis(20)
+        } else {
+            PURGE_EVERY
+        };
+        tokio::select! {
+            () = token.cancelled() => return,
+            () = tokio::time::sleep(pause) => {}
+        }
+    }
+}

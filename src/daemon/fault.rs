@@ -1,0 +1,20 @@
+//! Dying on purpose, for tests: at the nth pass of a crash point, as SIGKILL would have it.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::model::crash::{self, CrashPoint};
+
+/// From now on the process kills itself when it passes `point` for the `nth` time, from 1.
+pub fn die_at(point: CrashPoint, nth: u32) {
+    let passes = AtomicU32::new(0);
+    crash::install(move |passed| {
+        if passed == point && passes.fetch_add(1, Ordering::Relaxed) + 1 == nth {
+            let ourselves = rustix::process::getpid();
+            // It cannot fail for a process's own pid, and if it did the test would say so.
+            drop(rustix::process::kill_process(
+                ourselves,
+                rustix::process::Signal::KILL,
+            ));
+        }
+    });
+}

@@ -1,0 +1,336 @@
+//! The loop: hint → load the revision → observe → plan → execute → conditions and holds.
+//!
+//! Level-triggered: a hint says only *that* something may have changed. One pass reads the
+//! accepted catalog and one consistent snapshot of the rows, plans, writes what waits and why, and
+//! hands the actions to the executor. When an action ends, the loop goes round again, until a plan
+//! is empty. Recovery after a crash is the same road: rows that no task drives are planned away.
+//!
+//! Start with [`Reconciler::run`]; [`revision`] is the way of a commit to the catalog.
+
+mod observe;
+mod queue;
+mod revision;
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+pub use self::revision::{Outcome, SourceAnswer, SourceStatus};
+use crate::clock::{Clock, IdSource};
+use crate::execute::Executor;
+use crate::model::action::{Action, Plan};
+use crate::model::desired::Catalog;
+use crate::model::kind::Revision;
+use crate::model::observed::{Observed, WorktreeBackend};
+use crate::plan::conditions::conditions;
+use crate::plan::{PlanInput, plan};
+use crate::source::Source;
+use crate::store::{Store, StoreError};
+use queue::TriggerQueue;
+
+/// The two things that the loop does, each under its own key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Key {
+    /// Look at the source for a new revision.
+    Source,
+    /// Observe, plan, execute.
+    Pass,
+}
+
+/// After a pass that failed as a whole.
+const RETRY: Duration = Duration::from_secs(1);
+/// Quiet period that folds the hints of many ending actions into one pass.
+const PASS_QUIET: Duration = Duration::from_millis(5);
+
+/// Wakes the loop. Clones share the queue.
+#[derive(Clone, Debug)]
+pub struct Handle {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    queue: Mutex<TriggerQueue<Key>>,
+    changed: Notify,
+    clock: Arc<dyn Clock>,
+    debounce: Duration,
+    is_draining: AtomicBool,
+}
+
+impl Handle {
+    /// A queue with nothing in it. `debounce` is the source's quiet period.
+    pub fn new(clock: Arc<dyn Clock>, debounce: Duration) -> Self {
+        let queue = Mutex::new(TriggerQueue::new());
+        let is_draining = AtomicBool::new(false);
+        Self {
+            shared: Arc::new(Shared {
+                queue,
+                changed: Notify::new(),
+                clock,
+                debounce,
+                is_draining,
+            }),
+        }
+    }
+
+    /// Something that rows tell has changed. `reason` is for the log only.
+    pub fn trigger(&self, reason: &'static str) {
+        let now = self.shared.clock.monotonic();
+        self.queue()
+            .request_debounced(Key::Pass, now, PASS_QUIET, reason);
+        self.shared.changed.notify_one();
+    }
+
+    /// The source may have changed: a hint, debounced.
+    pub fn source_hint(&self) {
+        let now = self.shared.clock.monotonic();
+        self.queue()
+            .request_debounced(Key::Source, now, self.shared.debounce, "source hint");
+        self.shared.changed.notify_one();
+    }
+
+    /// An operator asks to look at the source and at everything else, now.
+    pub fn reconcile_now(&self) {
+        let now = self.shared.clock.monotonic();
+        let mut queue = self.queue();
+        queue.request_at(Key::Source, now, "asked");
+        queue.request_at(Key::Pass, now, "asked");
+        drop(queue);
+        self.shared.changed.notify_one();
+    }
+
+    /// Closes admission: from the next pass on nothing new starts.
+    pub fn drain(&self) {
+        self.shared.is_draining.store(true, Ordering::Release);
+        self.trigger("draining");
+    }
+
+    fn request_pass_in(&self, delay: Duration, reason: &'static str) {
+        let at = self.shared.clock.monotonic().saturating_add(delay);
+        self.queue().request_at(Key::Pass, at, reason);
+        self.shared.changed.notify_one();
+    }
+
+    /// A short section without an await; poisoning cannot leave half a request.
+    fn queue(&self) -> MutexGuard<'_, TriggerQueue<Key>> {
+        self.shared
+            .queue
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What the loop is told of its host.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The data directory: the emergency stop's file lies there.
+    pub data_dir: PathBuf,
+    /// How worktrees are made.
+    pub backend: WorktreeBackend,
+    /// How often everything is looked at without a hint.
+    pub resync: Duration,
+}
+
+/// What the loop works with.
+#[derive(Debug)]
+pub struct Reconciler {
+    settings: Settings,
+    store: Store,
+    source: Arc<Source>,
+    clock: Arc<dyn Clock>,
+    ids: Arc<dyn IdSource>,
+    executor: Executor,
+    handle: Handle,
+    status: SourceStatus,
+    accepted: Option<(Revision, Arc<Catalog>)>,
+}
+
+/// Why a pass could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum ReconcileError {
+    /// The database.
+    #[error("use the database")]
+    Store(#[from] StoreError),
+    /// What is stored as the last good revision does not decode: our bug.
+    #[error("decode the stored revision {revision}: {message}")]
+    Stored {
+        /// The revision.
+        revision: Revision,
+        /// What was wrong.
+        message: String,
+    },
+    /// A blocking step panicked.
+    #[error("finish a step")]
+    Task(#[from] crate::task::TaskError),
+    /// The emergency stop's file could not be looked at; nothing starts while that is so.
+    #[error("look at the emergency stop")]
+    Estop(#[source] std::io::Error),
+}
+
+impl Reconciler {
+    /// A loop that has not turned yet; it serves the last good revision of the store.
+    ///
+    /// # Errors
+    /// When the stored revision can't be read.
+    pub async fn open(
+        settings: Settings,
+        store: Store,
+        source: Arc<Source>,
+        clock: Arc<dyn Clock>,
+        ids: Arc<dyn IdSource>,
+        executor: Executor,
+        handle: Handle,
+    ) -> Result<Self, ReconcileError> {
+        let accepted = revision::last_good(&store).await?;
+        let status = SourceStatus::new();
+        Ok(Self {
+            settings,
+            store,
+            source,
+            clock,
+            ids,
+            executor,
+            handle,
+            status,
+            accepted,
+        })
+    }
+
+    /// The revision that is served; none before the first.
+    pub fn revision(&self) -> Option<&Revision> {
+        self.accepted.as_ref().map(|(revision, _)| revision)
+    }
+
+    /// What the source last answered, shared with whoever reports it.
+    pub fn source_status(&self) -> SourceStatus {
+        self.status.clone()
+    }
+
+    /// Turns until cancelled. An error of one pass is logged and the pass tried again.
+    pub async fn run(mut self, token: CancellationToken) {
+        self.handle.reconcile_now();
+        loop {
+            let Some(key) = self.next(&token).await else {
+                return;
+            };
+            let result = match key {
+                Key::Source => self.load_revision().await,
+                Key::Pass => self.pass().await,
+            };
+            self.handle.queue().finish(&key);
+            if let Err(error) = result {
+                tracing::error!(
+                    error = &error as &dyn std::error::Error,
+                    ?key,
+                    "pass failed"
+                );
+                let at = self.clock.monotonic().saturating_add(RETRY);
+                self.handle.queue().request_at(key, at, "failed");
+            }
+        }
+    }
+
+    /// Waits for the next due key; none when cancelled.
+    async fn next(&self, token: &CancellationToken) -> Option<Key> {
+        loop {
+            if token.is_cancelled() {
+                return None;
+            }
+            let now = self.clock.monotonic();
+            let (taken, next_at) = {
+                let mut queue = self.handle.queue();
+                (queue.take_due(now), queue.next_at())
+            };
+            if let Some((key, reasons)) = taken {
+                tracing::debug!(?key, ?reasons, "turn");
+                return Some(key);
+            }
+            let resync = self.settings.resync;
+            let delay = next_at.map_or(resync, |at| at.saturating_sub(now).min(resync));
+            tokio::select! {
+                () = token.cancelled() => return None,
+                () = self.handle.shared.changed.notified() => {}
+                () = tokio::time::sleep(delay) => {
+                    if next_at.is_none_or(|at| at.saturating_sub(now) > resync) {
+                        self.handle.reconcile_now();
+                    }
+                }
+            }
+        }
+    }
+
+    /// One look at everything, and what follows from it.
+    async fn pass(&mut self) -> Result<(), ReconcileError> {
+        let Some((_, catalog)) = &self.accepted else {
+            return Ok(());
+        };
+        let catalog = Arc::clone(catalog);
+        let now = self.clock.now();
+        let observed = self.observe(&catalog, now).await?;
+        let input = PlanInput {
+            catalog: &catalog,
+            observed: &observed,
+            now,
+        };
+        let plan = plan(&input);
+        self.write_status(&input, &plan).await?;
+        self.execute(&observed, plan, now).await
+    }
+
+    /// Writes what waits and what is so, where it differs from what is stored.
+    async fn write_status(&self, input: &PlanInput<'_>, plan: &Plan) -> Result<(), ReconcileError> {
+        self.store
+            .replace_holds(plan.holds.clone(), input.now)
+            .await?;
+        let statuses = conditions(input, plan)
+            .into_iter()
+            .filter_map(|(reference, conditions)| {
+                let state = input.observed.objects.get(&reference)?;
+                Some((state.uid, conditions))
+            })
+            .collect();
+        self.store.write_conditions(statuses, input.now).await?;
+        Ok(())
+    }
+
+    /// Hands over the actions, and comes back when one of them, or time, may change the plan.
+    async fn execute(
+        &self,
+        observed: &Observed,
+        plan: Plan,
+        now: Timestamp,
+    ) -> Result<(), ReconcileError> {
+        let mut wake_at = plan.wake_at;
+        let mut is_changed = false;
+        for action in plan.actions {
+            if let Some(until) = waits_until(observed, &action, now) {
+                wake_at = Some(wake_at.map_or(until, |at| at.min(until)));
+                continue;
+            }
+            let failures = observed
+                .backoffs
+                .get(&action.key())
+                .map_or(0, |last| last.failures);
+            is_changed |= self.executor.submit(action, failures).await?;
+        }
+        if is_changed {
+            self.handle.trigger("acted");
+        }
+        if let Some(at) = wake_at {
+            let delay = Duration::try_from(at.duration_since(now)).unwrap_or(Duration::ZERO);
+            self.handle.request_pass_in(delay, "time");
+        }
+        Ok(())
+    }
+}
+
+/// Until when an action that failed lately is left alone.
+fn waits_until(observed: &Observed, action: &Action, now: Timestamp) -> Option<Timestamp> {
+    let backoff = observed.backoffs.get(&action.key())?;
+    backoff.not_before.filter(|until| *until > now)
+}

@@ -1,0 +1,126 @@
+//! Observing: one snapshot of the rows, and what only this process knows.
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+
+use super::{ReconcileError, Reconciler};
+use crate::model::budget::{ScopeKey, Spend, Window};
+use crate::model::desired::Catalog;
+use crate::model::kind::{Kind, ObjectRef};
+use crate::model::observed::Observed;
+use crate::model::spec::BudgetScope;
+use crate::process::estop;
+use crate::task::blocking;
+use std::sync::atomic::Ordering;
+
+impl Reconciler {
+    /// Everything that the planner reads beside the catalog.
+    pub(super) async fn observe(
+        &self,
+        catalog: &Catalog,
+        now: Timestamp,
+    ) -> Result<Observed, ReconcileError> {
+        // Attached first: a run that starts meanwhile is then seen as an orphan by no pass, since
+        // its task registers before its row is written.
+        let attached = self.executor.runs().attached();
+        let mut observed = self.store.observe(now).await?;
+        for (id, run) in &mut observed.live_runs {
+            run.is_attached = attached.contains(id);
+        }
+        let data_dir = self.settings.data_dir.clone();
+        observed.estop = blocking("read estop", move || estop::read(&data_dir))
+            .await?
+            .map_err(ReconcileError::Estop)?;
+        observed.backend = Some(self.settings.backend);
+        observed.is_draining = self.handle.shared.is_draining.load(Ordering::Acquire);
+        self.add_spend(catalog, &mut observed, now).await?;
+        Ok(observed)
+    }
+
+    /// Month-to-date spend of every budget in the catalog.
+    async fn add_spend(
+        &self,
+        catalog: &Catalog,
+        observed: &mut Observed,
+        now: Timestamp,
+    ) -> Result<(), ReconcileError> {
+        for (budget, scope, zone) in budgets(catalog) {
+            let Some(scope) = scope_key(observed, &budget, &scope) else {
+                continue;
+            };
+            // Zones were checked when the revision was accepted; a host without the zone's data
+            // counts in UTC rather than not at all.
+            let zone = TimeZone::get(&zone).unwrap_or(TimeZone::UTC);
+            let Ok(window) = Window::containing(now, &zone) else {
+                continue;
+            };
+            let (spent, unpriced_runs) = self.store.spend(scope, &window).await?;
+            observed.spend.insert(
+                budget,
+                Spend {
+                    scope,
+                    window,
+                    spent,
+                    unpriced_runs,
+                },
+            );
+        }
+        Ok(())
+    }
+}
+
+/// Every budget, with its scope and zone: the policies, and the agents' own figures.
+fn budgets(catalog: &Catalog) -> Vec<(ObjectRef, BudgetScope, String)> {
+    let fleet_zone = catalog.fleet_spec().zone;
+    let mut budgets = Vec::new();
+    for (reference, policy) in &catalog.budget_policies {
+        let zone = policy
+            .spec
+            .zone
+            .clone()
+            .unwrap_or_else(|| fleet_zone.clone());
+        budgets.push((reference.clone(), policy.spec.scope.clone(), zone));
+    }
+    for (reference, agent) in &catalog.agents {
+        if agent.spec.budget.is_some() {
+            let scope = BudgetScope {
+                kind: crate::model::spec::BudgetScopeKind::Agent,
+                name: Some(reference.name.clone()),
+            };
+            budgets.push((reference.clone(), scope, fleet_zone.clone()));
+        }
+    }
+    budgets
+}
+
+/// The scope by identity; none when its object is not known yet.
+fn scope_key(observed: &Observed, budget: &ObjectRef, scope: &BudgetScope) -> Option<ScopeKey> {
+    use crate::model::spec::BudgetScopeKind as Scope;
+    let kind = match scope.kind {
+        Scope::Fleet => {
+            return Some(ScopeKey {
+                kind: scope.kind,
+                uid: None,
+            });
+        }
+        Scope::Agent => Kind::Agent,
+        Scope::Space => Kind::Space,
+        Scope::Repo => Kind::Repo,
+        Scope::Workspace => Kind::Workspace,
+    };
+    let workspace = if kind == Kind::Workspace {
+        None
+    } else {
+        budget.workspace.clone()
+    };
+    let reference = ObjectRef {
+        kind,
+        workspace,
+        name: scope.name.clone()?,
+    };
+    let uid = observed.objects.get(&reference)?.uid;
+    Some(ScopeKey {
+        kind: scope.kind,
+        uid: Some(uid),
+    })
+}

@@ -1,0 +1,228 @@
+//! The way of a commit to the catalog: snapshot, decode, judge, then accept, hold or reject. Whole
+//! or not at all; whatever happens here, the last good revision serves on.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::{ReconcileError, Reconciler};
+use crate::diagnostic::{Diagnostic, Severity, render};
+use crate::manifest::{self, Loaded, ManifestFile};
+use crate::model::chain::chain;
+use crate::model::crash::{CrashPoint, crash_point};
+use crate::model::desired::Catalog;
+use crate::model::kind::{ObjectRef, Revision};
+use crate::plan::PlanInput;
+use crate::plan::judge::{Approval, Verdict, judge};
+use crate::source::Snapshot;
+use crate::store::{Accept, Effect, FirstObjects, Store, StoreError};
+use crate::task::blocking;
+
+/// What the source last answered. Clones share it.
+#[derive(Clone, Debug)]
+pub struct SourceStatus(Arc<Mutex<SourceAnswer>>);
+
+/// One answer of the source.
+#[derive(Clone, Debug, Default)]
+pub struct SourceAnswer {
+    /// The revision that was looked at last, and what became of it.
+    pub attempted: Option<(Revision, Outcome)>,
+    /// Why the source could not be read, if it could not.
+    pub failure: Option<String>,
+}
+
+/// What became of a revision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It is the desired state.
+    Accepted,
+    /// It has faults.
+    Rejected,
+    /// It waits for a person.
+    Held,
+}
+
+impl SourceStatus {
+    pub(super) fn new() -> Self {
+        Self(Arc::new(Mutex::new(SourceAnswer::default())))
+    }
+
+    /// The last answer.
+    pub fn answer(&self) -> SourceAnswer {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    fn set(&self, change: impl FnOnce(&mut SourceAnswer)) {
+        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+/// The catalog of the store's last good revision.
+pub(super) async fn last_good(
+    store: &Store,
+) -> Result<Option<(Revision, Arc<Catalog>)>, ReconcileError> {
+    let Some((revision, documents)) = store.last_good().await? else {
+        return Ok(None);
+    };
+    match manifest::catalog_of(&documents) {
+        Ok(catalog) => Ok(Some((revision, Arc::new(catalog)))),
+        Err(error) => Err(ReconcileError::Stored {
+            revision,
+            message: error.to_string(),
+        }),
+    }
+}
+
+impl Reconciler {
+    /// Looks at the source, and takes its revision if it is a new one.
+    pub(super) async fn load_revision(&mut self) -> Result<(), ReconcileError> {
+        let source = Arc::clone(&self.source);
+        let snapshot = match blocking("read source", move || {
+            source.snapshot(manifest::is_manifest_path)
+        })
+        .await?
+        {
+            Ok(snapshot) => snapshot,
+            Err(error) => {
+                self.report_failure(&error);
+                return Ok(());
+            }
+        };
+        self.status.set(|answer| answer.failure = None);
+        let revision = snapshot.revision.clone();
+        if self.revision() == Some(&revision) {
+            self.status
+                .set(|answer| answer.attempted = Some((revision, Outcome::Accepted)));
+            return Ok(());
+        }
+        let is_known = self
+            .status
+            .answer()
+            .attempted
+            .is_some_and(|(last, _)| last == revision);
+        if is_known && !self.store.is_approved(revision.clone()).await? {
+            return Ok(());
+        }
+        let outcome = self.take(snapshot).await?;
+        self.status
+            .set(|answer| answer.attempted = Some((revision, outcome)));
+        Ok(())
+    }
+
+    /// Says once, and not again while it stays the same, that the source can't be read.
+    fn report_failure(&self, error: &dyn std::error::Error) {
+        let message = chain(error);
+        if self.status.answer().failure.as_ref() != Some(&message) {
+            tracing::warn!(%message, "source unreadable; the last good revision serves on");
+        }
+        self.status.set(|answer| answer.failure = Some(message));
+    }
+
+    async fn take(&mut self, snapshot: Snapshot) -> Result<Outcome, ReconcileError> {
+        let Snapshot {
+            revision,
+            files,
+            author,
+            committed_at,
+        } = snapshot;
+        let load = move || {
+            let files: Vec<_> = files
+                .into_iter()
+                .map(|(path, bytes)| ManifestFile { path, bytes })
+                .collect();
+            let loaded = manifest::load(&files);
+            let report = render::json(&loaded.diagnostics, loaded.checked);
+            (loaded, report)
+        };
+        let (loaded, report) = blocking("decode revision", load).await?;
+        let now = self.clock.now();
+        if let Some(first) = first_error(&loaded.diagnostics) {
+            let (findings, first) = (loaded.diagnostics.len(), place(first));
+            tracing::warn!(%revision, findings, first, "revision rejected");
+            noted(self.store.reject(revision, report, now).await?);
+            return Ok(Outcome::Rejected);
+        }
+        let observed = self.store.observe(now).await?;
+        let is_approved = self.store.is_approved(revision.clone()).await?;
+        let approval = if is_approved {
+            Approval::Given
+        } else {
+            Approval::None
+        };
+        let input = PlanInput {
+            catalog: &loaded.catalog,
+            observed: &observed,
+            now,
+        };
+        let first_revision = match judge(&input, approval) {
+            Verdict::Accept {
+                first_revision_held: true,
+            } => FirstObjects::Hold,
+            Verdict::Accept {
+                first_revision_held: false,
+            } => FirstObjects::Run,
+            Verdict::Hold { message, .. } => {
+                tracing::warn!(%revision, message, "revision held");
+                noted(self.store.hold_revision(revision, message, now).await?);
+                return Ok(Outcome::Held);
+            }
+        };
+        let Loaded {
+            documents, catalog, ..
+        } = loaded;
+        let accept = Accept {
+            revision: revision.clone(),
+            documents,
+            author: author.map(|author| format!("{} <{}>", author.name, author.email)),
+            committed_at,
+            first_revision,
+            now,
+        };
+        let accepted = match self.store.accept(accept, Arc::clone(&self.ids)).await {
+            Ok(accepted) => accepted,
+            Err(conflict @ StoreError::UidConflict { .. }) => {
+                let message = chain(&conflict);
+                tracing::warn!(%revision, message, "revision held");
+                noted(self.store.hold_revision(revision, message, now).await?);
+                return Ok(Outcome::Held);
+            }
+            Err(error) => return Err(error.into()),
+        };
+        crash_point(CrashPoint::RevisionAccepted);
+        let count = |list: &[ObjectRef]| list.len();
+        tracing::info!(
+            %revision,
+            created = count(&accepted.created),
+            changed = count(&accepted.changed),
+            removed = count(&accepted.removed),
+            "revision accepted"
+        );
+        self.accepted = Some((revision, Arc::new(catalog)));
+        self.handle.trigger("revision accepted");
+        Ok(Outcome::Accepted)
+    }
+}
+
+fn first_error(diagnostics: &[Diagnostic]) -> Option<&Diagnostic> {
+    diagnostics
+        .iter()
+        .find(|diagnostic| diagnostic.severity() == Severity::Error)
+}
+
+/// A finding on one line, with its place.
+fn place(diagnostic: &Diagnostic) -> String {
+    let (span, code) = (&diagnostic.span, diagnostic.code.id());
+    let start = span.range.start;
+    format!(
+        "{}:{}:{}: {code}: {}",
+        span.file, start.line, start.column, diagnostic.message
+    )
+}
+
+/// The verdict on a revision is the same however often it is recorded.
+fn noted(effect: Effect) {
+    match effect {
+        Effect::Applied | Effect::Unchanged | Effect::Stale(_) => {}
+    }
+}

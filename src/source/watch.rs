@@ -1,0 +1,410 @@
+//! Says when reading a source again may be worth it.
+//!
+//! Events of the file system are one dirty bit: what they say about paths only decides whether
+//! they matter at all. A scan of all file states is the backstop for what no event tells (a link
+//! that was swapped far away, a network file system, a watch that was lost).
+
+use std::collections::BTreeSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Component, Path, PathBuf};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use notify::event::{AccessKind, AccessMode, EventKind};
+use notify::{RecommendedWatcher, RecursiveMode, Watcher as _};
+
+use super::walk::{self, Listing};
+use super::{Keep, Source};
+use crate::git::objects::Objects;
+
+/// Directories that are watched one by one; a source with more is polled.
+const WATCHES_MAX: usize = 8_192;
+
+/// How a source is watched.
+#[derive(Clone, Copy, Debug)]
+pub struct WatchOptions {
+    /// Time between two scans while events work.
+    pub scan_every: Duration,
+    /// Time between two scans while they do not.
+    pub poll_every: Duration,
+}
+
+impl Default for WatchOptions {
+    fn default() -> Self {
+        Self {
+            scan_every: Duration::from_secs(30),
+            poll_every: Duration::from_secs(2),
+        }
+    }
+}
+
+/// How changes are noticed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Watching {
+    /// By events, with scans as the backstop.
+    Events,
+    /// By scans alone.
+    Polling {
+        /// Why, and what to do about it.
+        reason: String,
+    },
+}
+
+/// Watches a source until it is dropped.
+#[derive(Debug)]
+pub struct Watcher {
+    stop: SyncSender<Signal>,
+    watching: Arc<Mutex<Watching>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+enum Signal {
+    Dirty,
+    Stop,
+}
+
+impl Watcher {
+    /// Calls `hint` after each change of the source that is noticed, also when nothing that
+    /// counts turns out to be different. It is called on a thread of the watcher's and must not
+    /// block. A source that does not exist is watched for its appearance.
+    ///
+    /// # Errors
+    /// When the system refuses a thread.
+    pub fn start(
+        source: Source,
+        keep: Keep,
+        options: WatchOptions,
+        hint: impl Fn() + Send + 'static,
+    ) -> std::io::Result<Self> {
+        // One place: a signal that finds it taken says nothing new.
+        let (signals, received) = mpsc::sync_channel(1);
+        let watching = Arc::new(Mutex::new(Watching::Events));
+        let mut state = State {
+            source,
+            keep,
+            events: None,
+            watched: BTreeSet::new(),
+            relevant: Arc::default(),
+            watching: Arc::clone(&watching),
+            signals: signals.clone(),
+        };
+        // Before the first return: what changes from now on is noticed.
+        let last = state.look();
+        let thread = std::thread::Builder::new()
+            .name("source-watch".to_owned())
+            .spawn(move || state.run(&received, options, last, hint))?;
+        Ok(Self {
+            stop: signals,
+            watching,
+            thread: Some(thread),
+        })
+    }
+
+    /// How changes are noticed now.
+    pub fn watching(&self) -> Watching {
+        let watching = self.watching.lock();
+        watching.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        // A thread that is gone takes no signal and needs none.
+        if self.stop.send(Signal::Stop).is_ok()
+            && let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the source watcher panicked");
+        }
+    }
+}
+
+/// What events are about.
+#[derive(Debug, Default)]
+struct Relevant {
+    /// Everything beneath one of these.
+    trees: Vec<PathBuf>,
+    /// Exactly these.
+    paths: BTreeSet<PathBuf>,
+}
+
+impl Relevant {
+    fn contains(&self, path: &Path) -> bool {
+        let beneath = |tree: &PathBuf| {
+            path.strip_prefix(tree)
+                .is_ok_and(|rest| !rest.components().any(is_git))
+        };
+        self.paths.contains(path) || self.trees.iter().any(beneath)
+    }
+}
+
+fn is_git(part: Component<'_>) -> bool {
+    part == Component::Normal(".git".as_ref())
+}
+
+struct State {
+    source: Source,
+    keep: Keep,
+    events: Option<RecommendedWatcher>,
+    watched: BTreeSet<PathBuf>,
+    relevant: Arc<Mutex<Relevant>>,
+    watching: Arc<Mutex<Watching>>,
+    signals: SyncSender<Signal>,
+}
+
+impl State {
+    fn run(
+        mut self,
+        received: &Receiver<Signal>,
+        options: WatchOptions,
+        mut last: Option<u64>,
+        hint: impl Fn(),
+    ) {
+        loop {
+            let wait = match self.is_polling() {
+                true => options.poll_every,
+                false => options.scan_every,
+            };
+            match received.recv_timeout(wait) {
+                Ok(Signal::Dirty) => {
+                    last = self.look();
+                    hint();
+                }
+                Ok(Signal::Stop) | Err(RecvTimeoutError::Disconnected) => return,
+                Err(RecvTimeoutError::Timeout) => {
+                    let now = self.look();
+                    if now != last {
+                        last = now;
+                        hint();
+                    }
+                }
+            }
+        }
+    }
+
+    fn is_polling(&self) -> bool {
+        let watching = self.watching.lock();
+        *watching.unwrap_or_else(PoisonError::into_inner) != Watching::Events
+    }
+
+    /// Watches what there is now, and says in which state it is; none if it cannot be read.
+    fn look(&mut self) -> Option<u64> {
+        let mut hasher = DefaultHasher::new();
+        match self.source.clone() {
+            Source::Directory(root) => {
+                let listing = walk::list(&root, self.keep);
+                self.watch(&directory_watches(&root, listing.as_ref().ok()));
+                // What changed before the watches stood is in this second listing.
+                let listing = walk::list(&root, self.keep).ok()?;
+                for (path, (_, stat)) in &listing.files {
+                    (path, stat).hash(&mut hasher);
+                }
+            }
+            Source::Git {
+                repository,
+                reference,
+                ..
+            } => {
+                let common = Objects::open(&repository).ok();
+                let common = common.map(|it| it.common_directory().to_owned());
+                self.watch(&git_watches(&repository, common.as_deref()));
+                let objects = Objects::open(&repository).ok()?;
+                let commit = objects.resolve(&reference).ok()?;
+                commit.map(|id| id.to_string()).hash(&mut hasher);
+            }
+        }
+        Some(hasher.finish())
+    }
+
+    fn watch(&mut self, wanted: &Watches) {
+        {
+            let mut relevant = self.relevant.lock().unwrap_or_else(PoisonError::into_inner);
+            relevant.trees.clone_from(&wanted.trees);
+            relevant.paths.clone_from(&wanted.paths);
+        }
+        if self.is_polling() {
+            return;
+        }
+        if let Err(reason) = self.watch_directories(&wanted.directories) {
+            tracing::warn!(%reason, "the source is polled");
+            self.events = None;
+            self.watched.clear();
+            let mut watching = self.watching.lock().unwrap_or_else(PoisonError::into_inner);
+            *watching = Watching::Polling { reason };
+        }
+    }
+
+    /// Stands the watches; an error is a sentence for the operator.
+    fn watch_directories(&mut self, wanted: &BTreeSet<PathBuf>) -> Result<(), String> {
+        if wanted.len() > WATCHES_MAX {
+            return Err(format!(
+                "the source has more than {WATCHES_MAX} directories; put fewer into it for events"
+            ));
+        }
+        if let Some(name) = wanted.iter().find_map(|it| remote_file_system(it)) {
+            return Err(format!(
+                "the source lies on {name}, which tells no events; keep it on a local disk for them"
+            ));
+        }
+        if self.events.is_none() {
+            let watcher = notify::recommended_watcher(self.handler());
+            self.events = Some(watcher.map_err(|error| refused(&error))?);
+        }
+        let Some(events) = &mut self.events else {
+            return Ok(());
+        };
+        for gone in self.watched.difference(wanted) {
+            // It may be gone from the disk, and its watch with it.
+            if let Err(error) = events.unwatch(gone) {
+                tracing::trace!(%error, "a watch was gone");
+            }
+        }
+        let mut watched = BTreeSet::new();
+        for directory in wanted {
+            // Again also where a watch stands: the directory of this name may be another one now.
+            match events.watch(directory, RecursiveMode::NonRecursive) {
+                Ok(()) => {
+                    watched.insert(directory.clone());
+                }
+                Err(error) if is_absent(&error) => {}
+                Err(error) => return Err(refused(&error)),
+            }
+        }
+        self.watched = watched;
+        Ok(())
+    }
+
+    fn handler(&self) -> impl Fn(notify::Result<notify::Event>) + Send + 'static {
+        let relevant = Arc::clone(&self.relevant);
+        let signals = self.signals.clone();
+        move |event| {
+            let matters = event.is_ok_and(|event| {
+                let relevant = relevant.lock().unwrap_or_else(PoisonError::into_inner);
+                !is_read(&event.kind)
+                    && (event.need_rescan()
+                        || event.paths.is_empty()
+                        || event.paths.iter().any(|path| relevant.contains(path)))
+            });
+            // A place that is taken says it already.
+            if matters && signals.try_send(Signal::Dirty).is_err() {
+                tracing::trace!("a hint was waiting");
+            }
+        }
+    }
+}
+
+/// Our own reading makes such events, so they must not lead to reading.
+fn is_read(kind: &EventKind) -> bool {
+    match kind {
+        EventKind::Access(AccessKind::Close(AccessMode::Write)) => false,
+        EventKind::Access(_) => true,
+        EventKind::Any
+        | EventKind::Create(_)
+        | EventKind::Modify(_)
+        | EventKind::Remove(_)
+        | EventKind::Other => false,
+    }
+}
+
+fn refused(error: &notify::Error) -> String {
+    format!(
+        "the system refuses a watch ({error}); \
+         raise fs.inotify.max_user_watches and fs.inotify.max_user_instances for events"
+    )
+}
+
+/// The name of the file system of `path` if others may change it without this host's knowledge.
+fn remote_file_system(path: &Path) -> Option<&'static str> {
+    let magic = rustix::fs::statfs(path).ok()?.f_type;
+    match magic {
+        0x6969 => Some("NFS"),
+        0xff53_4d42 | 0xfe53_4d42 | 0x517b => Some("SMB"),
+        0x6573_5546 => Some("FUSE"),
+        0x0102_1997 => Some("9P"),
+        _ => None,
+    }
+}
+
+fn is_absent(error: &notify::Error) -> bool {
+    match &error.kind {
+        notify::ErrorKind::PathNotFound => true,
+        notify::ErrorKind::Io(error) => walk::is_gone(error),
+        notify::ErrorKind::Generic(_)
+        | notify::ErrorKind::WatchNotFound
+        | notify::ErrorKind::InvalidConfig(_)
+        | notify::ErrorKind::MaxFilesWatch => false,
+    }
+}
+
+/// What to watch, and which of the events count.
+#[derive(Debug, Default)]
+struct Watches {
+    directories: BTreeSet<PathBuf>,
+    trees: Vec<PathBuf>,
+    paths: BTreeSet<PathBuf>,
+}
+
+impl Watches {
+    /// Watches the way to `path`: its parent, and the parent of every link on it, because a watch
+    /// is on what a name led to and does not see the name change.
+    fn on_the_way_to(path: &Path) -> Self {
+        let mut watches = Self::default();
+        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        for step in path.ancestors() {
+            let is_link = step
+                .symlink_metadata()
+                .is_ok_and(|metadata| metadata.is_symlink());
+            if let (true, Some(parent)) = (is_link || step == path, step.parent()) {
+                watches.directories.insert(parent.to_owned());
+                watches.paths.insert(step.to_owned());
+            }
+        }
+        watches
+    }
+}
+
+fn directory_watches(root: &Path, listing: Option<&Listing>) -> Watches {
+    let mut watches = Watches::on_the_way_to(root);
+    if let Ok(real) = root.canonicalize() {
+        watches.paths.insert(real.clone());
+        watches.trees.push(real);
+    }
+    let directories = listing.into_iter().flat_map(|it| &it.directories);
+    watches.directories.extend(directories.cloned());
+    watches
+}
+
+fn git_watches(repository: &Path, common: Option<&Path>) -> Watches {
+    let mut watches = Watches::on_the_way_to(repository);
+    let Some(common) = common.and_then(|it| it.canonicalize().ok()) else {
+        return watches;
+    };
+    for name in ["HEAD", "packed-refs", "refs", "reftable"] {
+        watches.paths.insert(common.join(name));
+    }
+    let references = ["refs", "reftable"].map(|name| common.join(name));
+    for tree in references {
+        let mut pending = vec![tree.clone()];
+        while let Some(directory) = pending.pop() {
+            let entries = std::fs::read_dir(&directory)
+                .into_iter()
+                .flatten()
+                .flatten();
+            pending.extend(
+                entries
+                    .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+                    .map(|entry| entry.path()),
+            );
+            watches.directories.insert(directory);
+            if watches.directories.len() > WATCHES_MAX {
+                return watches;
+            }
+        }
+        watches.trees.push(tree);
+    }
+    watches.directories.insert(common);
+    watches
+}
