@@ -55,8 +55,9 @@ impl Reader {
             .hint("start `homeostat daemon`, or pass the --data-dir of another one"));
         }
         let runtime = client::runtime()?;
-        let store = Store::open_read_only(&database)
-            .map_err(|error| CliError::failed_to(Kind::Usage, &error))?;
+        let store = Store::open_read_only(&database).map_err(|error| {
+            CliError::caused(Kind::Usage, "failed to read what the daemon stored", &error)
+        })?;
         ui.say(format_args!(
             "note: no daemon answers; this is what {} holds",
             database.display()

@@ -9,12 +9,12 @@ use snapbox::{Assert, Redactions};
 use tempfile::TempDir;
 
 /// One such world.
-pub struct TestEnv {
+pub(crate) struct TestEnv {
     root: TempDir,
 }
 
 impl TestEnv {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let root = TempDir::new().unwrap();
         fs::create_dir(root.path().join("work")).unwrap();
         fs::create_dir(root.path().join("home")).unwrap();
@@ -22,24 +22,24 @@ impl TestEnv {
     }
 
     /// The directory that commands start in.
-    pub fn work(&self) -> PathBuf {
+    pub(crate) fn work(&self) -> PathBuf {
         self.root.path().join("work")
     }
 
     /// The daemon's state, beside the working directory.
-    pub fn data(&self) -> PathBuf {
+    pub(crate) fn data(&self) -> PathBuf {
         self.root.path().join("data")
     }
 
     /// Writes a file below the working directory, with its directories.
-    pub fn write(&self, path: &str, text: impl AsRef<[u8]>) {
+    pub(crate) fn write(&self, path: &str, text: impl AsRef<[u8]>) {
         let path = self.work().join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();
     }
 
     /// The program with these arguments, in this world.
-    pub fn homeostat(&self, args: &[&str]) -> Command {
+    pub(crate) fn homeostat(&self, args: &[&str]) -> Command {
         Command::new(env!("CARGO_BIN_EXE_homeostat"))
             .with_assert(assert(self.root.path()))
             .env_clear()

@@ -3,6 +3,7 @@
 //! says on stderr as `SKIP <test>: <reason>`, which `cargo xtask ci` repeats at its end.
 #![cfg(test)]
 
+mod api;
 mod cli;
 mod env;
 mod fleet;
