@@ -6,7 +6,8 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{ConnectInfo, Path, State};
-use serde_json::json;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
 
 use super::control::Control;
 use super::dto::{
@@ -178,7 +179,7 @@ pub(super) async fn pause(
     let until = match request.for_secs {
         Some(seconds) => {
             let end = since.checked_add(Duration::from_secs(seconds));
-            Some(end.map_err(|_| Failure::bad_request("that is longer than time goes on"))?)
+            Some(end.map_err(|_overflow| Failure::bad_request("that is longer than time goes on"))?)
         }
         None => None,
     };
@@ -271,10 +272,7 @@ impl Place {
         let space = find(control.store(), Kind::Space, space).await?;
         let removed = || Failure::refused(format!("{} is being removed", space.reference));
         let json = space.json.as_deref().ok_or_else(removed)?;
-        let document: serde_json::Value = serde_json::from_str(json)
-            .map_err(|_| Failure::internal("a stored space is unreadable"))?;
-        let spec: SpaceSpec = serde_json::from_value(document["spec"].clone())
-            .map_err(|_| Failure::internal("a stored space is unreadable"))?;
+        let spec = spec_of::<SpaceSpec>(json)?;
         let name = space.reference.workspace.clone();
         let name = name.ok_or_else(|| Failure::internal("a space has no workspace"))?;
         let reference = ObjectRef {
@@ -355,6 +353,18 @@ impl Place {
             .next()
             .or_else(|| self.agents.first())
     }
+}
+
+/// The spec of a stored document. What our own encoder wrote and we cannot read is a bug.
+fn spec_of<S: DeserializeOwned>(json: &str) -> Result<S, Failure> {
+    let read = || {
+        let mut document: Value = serde_json::from_str(json)?;
+        serde_json::from_value(document["spec"].take())
+    };
+    read().map_err(|error: serde_json::Error| {
+        tracing::error!(%error, "a stored document cannot be read");
+        Failure::internal("a stored document cannot be read")
+    })
 }
 
 fn wake(

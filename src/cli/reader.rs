@@ -37,9 +37,8 @@ impl Reader {
     /// When there is neither.
     pub(crate) fn open(host: &Host, ui: &mut Ui) -> CliResult<Self> {
         let paths = host.client()?;
-        let refused = match UnixStream::connect(&paths.socket) {
-            Ok(_) => return Ok(Self::Daemon(Client::new(paths.socket)?)),
-            Err(error) => error,
+        let Err(refused) = UnixStream::connect(&paths.socket) else {
+            return Ok(Self::Daemon(Client::new(paths.socket)?));
         };
         let database = paths.database();
         if !database.exists() {
@@ -103,11 +102,9 @@ impl Reader {
     ) -> CliResult<RunEvents> {
         match self {
             Self::Daemon(client) => {
-                let mut path =
-                    format!("/v1/runs/{}/events?waitSecs={}", escape(id), wait.as_secs());
-                if let Some(after) = after {
-                    path.push_str(&format!("&after={after}"));
-                }
+                let (id, seconds) = (escape(id), wait.as_secs());
+                let after = after.map(|it| format!("&after={it}")).unwrap_or_default();
+                let path = format!("/v1/runs/{id}/events?waitSecs={seconds}{after}");
                 client.get_waiting(&path, wait)
             }
             Self::Database { store, runtime } => {
@@ -172,28 +169,45 @@ impl Reader {
 }
 
 fn query_text(query: &RunQuery) -> String {
-    let mut text = format!("limit={}", query.limit);
-    for (name, value) in [("agent", &query.agent), ("space", &query.space)] {
-        if let Some(value) = value {
-            text.push_str(&format!("&{name}={}", escape(value)));
-        }
-    }
-    text
+    let named = [("agent", &query.agent), ("space", &query.space)];
+    let named = named.into_iter().filter_map(|(name, value)| {
+        let value = value.as_ref()?;
+        Some(format!("&{name}={}", escape(value)))
+    });
+    format!("limit={}{}", query.limit, named.collect::<String>())
 }
 
 /// Text as part of a URL: what is not a letter, a digit or one of `-._` as `%XX`.
 pub(crate) fn escape(text: &str) -> String {
-    let mut escaped = String::new();
-    for byte in text.bytes() {
+    let escaped = text.bytes().map(|byte| {
         if byte.is_ascii_alphanumeric() || b"-._".contains(&byte) {
-            escaped.push(char::from(byte));
+            char::from(byte).to_string()
         } else {
-            escaped.push_str(&format!("%{byte:02X}"));
+            format!("%{byte:02X}")
         }
-    }
-    escaped
+    });
+    escaped.collect()
 }
 
 fn answer<T>(answer: Result<T, Failure>) -> CliResult<T> {
     answer.map_err(|failure| of_problem(&failure.into_problem()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_url_would_read_otherwise_is_escaped() {
+        assert_eq!(
+            escape("core/writer?x=\u{e9}&y"),
+            "core%2Fwriter%3Fx%3D%C3%A9%26y"
+        );
+        let query = RunQuery {
+            agent: Some("a b".to_owned()),
+            space: None,
+            limit: 7,
+        };
+        assert_eq!(query_text(&query), "limit=7&agent=a%20b");
+    }
 }

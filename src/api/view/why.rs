@@ -222,7 +222,7 @@ fn answer_of_wake(wake: &Wake) -> String {
 }
 
 fn answer_of_run(run: &Run) -> String {
-    let mut answer = match (run.ended_at, run.end_reason) {
+    let answer = match (run.ended_at, run.end_reason) {
         (Some(_), Some(reason)) => {
             let liveness = run.liveness.map(|it| format!(", {it}")).unwrap_or_default();
             format!("it ended as {}{liveness}: {reason}", run.status)
@@ -233,11 +233,11 @@ fn answer_of_run(run: &Run) -> String {
             None => format!("it is {}", run.status),
         },
     };
-    if let Some(family) = run.error_family {
-        answer.push_str(&format!(" ({family})"));
-    }
-    if let Some(summary) = run.summary.as_ref().filter(|it| !it.is_empty()) {
-        answer.push_str(&format!("; {summary}"));
-    }
-    answer
+    let family = run.error_family.map(|it| format!(" ({it})"));
+    let summary = run.summary.as_ref().filter(|it| !it.is_empty());
+    let summary = summary.map(|it| format!("; {it}"));
+    [Some(answer), family, summary]
+        .into_iter()
+        .flatten()
+        .collect()
 }

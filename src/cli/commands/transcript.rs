@@ -51,15 +51,17 @@ fn block(segment: &Segment) -> String {
             ..
         } => {
             let name = name.as_deref().unwrap_or("a tool");
-            let mut title = match state {
-                ToolState::Ok => format!("{name} {args}"),
-                ToolState::Error => format!("{name} {args} (failed)"),
-                ToolState::Running => format!("{name} {args} (running)"),
-                ToolState::Interrupted => format!("{name} {args} (interrupted)"),
+            let state = match state {
+                ToolState::Ok => "",
+                ToolState::Error => " (failed)",
+                ToolState::Running => " (running)",
+                ToolState::Interrupted => " (interrupted)",
             };
-            if *output_dropped > 0 {
-                title.push_str(&format!(" ({output_dropped} bytes left out)"));
-            }
+            let dropped = match output_dropped {
+                0 => String::new(),
+                bytes => format!(" ({bytes} bytes left out)"),
+            };
+            let title = format!("{name} {args}{state}{dropped}");
             titled(&title, output)
         }
         Segment::Error { message, .. } => titled("error", message),

@@ -192,18 +192,14 @@ mod tests {
     #[test]
     fn sizes_are_in_powers_of_two() {
         for (text, bytes) in [
-            ("500Mi", Ok(500 << 20)),
-            ("1Ti", Ok(1 << 40)),
-            ("20", Err(())),
-            ("20GB", Err(())),
-            ("Gi", Err(())),
-            ("99999999999Ti", Err(())),
+            ("500Mi", Some(500 << 20)),
+            ("1Ti", Some(1 << 40)),
+            ("20", None),
+            ("20GB", None),
+            ("Gi", None),
+            ("99999999999Ti", None),
         ] {
-            assert_eq!(
-                text.parse::<Size>().map(|it| it.0).map_err(|_| ()),
-                bytes,
-                "{text}"
-            );
+            assert_eq!(text.parse::<Size>().ok().map(|it| it.0), bytes, "{text}");
         }
         assert_eq!(
             (size(20 << 30), size(512 << 20)),

@@ -51,7 +51,7 @@ pub(super) fn files(facts: &Facts) -> Vec<(String, String)> {
         ("fleet.yaml", fleet(facts)),
         ("workspace.yaml", workspace(facts)),
         ("agents.yaml", agents(facts)),
-        ("tickets.yaml", tickets()),
+        ("tickets.yaml", TICKET.to_owned()),
     ]
     .map(|(path, text)| (path.to_owned(), format!("{MODELINE}{text}")))
     .into_iter()
@@ -69,18 +69,20 @@ pub(super) fn next(directory: &Path, facts: &Facts) -> String {
     } else {
         " --worktree-backend git"
     };
-    let mut text = format!(
-        "\nnext:\n  homeostat validate {directory}\n  homeostat daemon --source {directory}{backend}\n"
-    );
-    if !facts.has_reflink {
-        text.push_str(&format!(
+    let clone = if facts.has_reflink {
+        String::new()
+    } else {
+        format!(
             "\nfiles cannot be cloned in {} ({}): `homeostat volume create` makes a volume where \
              they can\n",
             facts.data_dir.display(),
             facts.reflink
-        ));
-    }
-    text
+        )
+    };
+    format!(
+        "\nnext:\n  homeostat validate {directory}\n  \
+         homeostat daemon --source {directory}{backend}\n{clone}"
+    )
 }
 
 fn fleet(facts: &Facts) -> String {
@@ -133,7 +135,7 @@ fn tools(facts: &Facts) -> String {
 
 fn workspace(facts: &Facts) -> String {
     let names: Vec<&str> = facts.repos.iter().map(|repo| repo.name.as_str()).collect();
-    let mut text = format!(
+    let workspace = format!(
         "\
 # The workspace: everything else belongs to it.
 apiVersion: homeostat/v1alpha1
@@ -156,8 +158,11 @@ spec:
 ",
         names.join(", ")
     );
-    for repo in &facts.repos {
-        text.push_str(&format!(
+    if facts.repos.is_empty() {
+        return workspace + NO_REPO;
+    }
+    let repos = facts.repos.iter().map(|repo| {
+        format!(
             "\
 ---
 # A repo: a local checkout or bare repository. It is read, never written.
@@ -169,11 +174,12 @@ spec:
 ",
             repo.name,
             quoted(&repo.source)
-        ));
-    }
-    if facts.repos.is_empty() {
-        text.push_str(
-            "\
+        )
+    });
+    workspace + &repos.collect::<String>()
+}
+
+const NO_REPO: &str = "\
 # ---
 # A repo: a local checkout or bare repository. It is read, never written. Add its name to the
 # workspace's `repos` as well.
@@ -182,11 +188,7 @@ spec:
 # metadata: { name: site, workspace: main }
 # spec:
 #   source: /path/to/checkout
-",
-        );
-    }
-    text
-}
+";
 
 /// As a YAML text in double quotes, which JSON's are.
 fn quoted(text: &str) -> String {
@@ -194,21 +196,8 @@ fn quoted(text: &str) -> String {
 }
 
 fn agents(facts: &Facts) -> String {
-    let mut text = "\
-# The adapter: how an agent is reached. `command` runs any program with the prompt on its standard
-# input; nothing of the daemon's environment is inherited. This one needs no model: it answers with
-# the last line of what it is told.
-apiVersion: homeostat/v1alpha1
-kind: Adapter
-metadata: { name: parrot }
-spec:
-  type: command
-  command: sh
-  args: [\"-c\", \"echo \\\"I was told: $(tail -n 1)\\\"\"]
-"
-    .to_owned();
-    for tool in &facts.tools {
-        text.push_str(&format!(
+    let found = facts.tools.iter().map(|tool| {
+        format!(
             "\
 # ---
 # {name} was found on this host. It needs its credentials in `env`, and arguments that make it read
@@ -223,10 +212,25 @@ spec:
 ",
             name = tool.name,
             path = quoted(&tool.path)
-        ));
-    }
-    text.push_str(
-        "\
+        )
+    });
+    [ADAPTER.to_owned(), found.collect(), AGENT.to_owned()].concat()
+}
+
+const ADAPTER: &str = "\
+# The adapter: how an agent is reached. `command` runs any program with the prompt on its standard
+# input; nothing of the daemon's environment is inherited. This one needs no model: it answers with
+# the last line of what it is told.
+apiVersion: homeostat/v1alpha1
+kind: Adapter
+metadata: { name: parrot }
+spec:
+  type: command
+  command: sh
+  args: [\"-c\", \"echo \\\"I was told: $(tail -n 1)\\\"\"]
+";
+
+const AGENT: &str = "\
 ---
 apiVersion: homeostat/v1alpha1
 kind: Agent
@@ -247,13 +251,9 @@ spec:
   scope: { kind: agent, name: writer }
   monthly: \"$20.00\"
   softThresholdPercent: 80
-",
-    );
-    text
-}
+";
 
-fn tickets() -> String {
-    "\
+const TICKET: &str = "\
 # The first ticket. Its assignment wakes the agent once.
 apiVersion: homeostat/v1alpha1
 kind: Ticket
@@ -263,6 +263,4 @@ spec:
   description: One sentence is enough.
   space: desk
   assignee: writer
-"
-    .to_owned()
-}
+";
