@@ -119,7 +119,8 @@ impl<'a> Removal<'a> {
             return Some(format!("{space}, which has a live run"));
         }
         if count > max {
-            return Some(format!("{count} objects, more than {max}"));
+            let objects = if count == 1 { "object" } else { "objects" };
+            return Some(format!("{count} {objects}, more than {max}"));
         }
         if count >= from && count.saturating_mul(100) > total.saturating_mul(percent) {
             return Some(format!("{count} of {total} objects, more than {percent} %"));
@@ -151,4 +152,80 @@ fn has_finished(observed: &Observed, reference: &ObjectRef, state: &ObjectState)
 fn allowed(catalog: &Catalog) -> Option<usize> {
     let fleet = catalog.fleet.as_ref()?;
     fleet.metadata.annotations.get(ALLOW_PRUNE)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use jiff::Timestamp;
+
+    use super::{Approval, Verdict, judge};
+    use crate::model::desired::{Catalog, reference_of};
+    use crate::model::id::Uid;
+    use crate::model::kind::{Kind, Metadata, Origin, Resource, Revision};
+    use crate::model::observed::{ObjectState, Observed};
+    use crate::model::spec::WorkspaceSpec;
+    use crate::plan::PlanInput;
+
+    fn workspace(name: &str, uid: Option<Uid>) -> Resource<WorkspaceSpec> {
+        Resource {
+            metadata: Metadata {
+                name: name.parse().unwrap(),
+                workspace: None,
+                uid,
+                labels: BTreeMap::new(),
+                annotations: BTreeMap::new(),
+            },
+            spec: WorkspaceSpec {
+                display_name: None,
+                owner: None,
+                repos: Vec::new(),
+            },
+            spec_hash: "hash".to_owned(),
+            origin: Origin {
+                path: "fleet.yaml".to_owned(),
+                line: 1,
+            },
+        }
+    }
+
+    #[test]
+    fn a_pinned_uid_keeps_its_object_over_a_rename() {
+        let uid = Uid::derived(&["old"]);
+        let now = Timestamp::UNIX_EPOCH;
+        let state = ObjectState {
+            uid,
+            generation: 1,
+            spec_hash: "hash".to_owned(),
+            revision: Revision::new("one"),
+            created_at: now,
+            generation_since: now,
+            dispatched_generation: None,
+            first_revision_generation: None,
+            deletion_requested_at: None,
+        };
+        let old = reference_of(Kind::Workspace, &workspace("old", None).metadata);
+        let observed = Observed {
+            revision: Some(Revision::new("one")),
+            objects: BTreeMap::from([(old, state)]),
+            ..Observed::default()
+        };
+        for (pin, is_accepted) in [(Some(uid), true), (None, false)] {
+            let new = workspace("new", pin);
+            let reference = reference_of(Kind::Workspace, &new.metadata);
+            let catalog = Catalog {
+                workspaces: BTreeMap::from([(reference, new)]),
+                ..Catalog::default()
+            };
+            let input = PlanInput {
+                catalog: &catalog,
+                observed: &observed,
+                now,
+            };
+            let verdict = judge(&input, Approval::None);
+            let accepted = matches!(verdict, Verdict::Accept { .. });
+            assert_eq!(accepted, is_accepted, "{verdict:?}");
+        }
+    }
 }

@@ -63,11 +63,16 @@ fn fire(
     if let Some(next) = cron.next_after(slot) {
         cx.look_at(next);
     }
-    let wake = match spec.overlap {
-        Overlap::Skip if waits(view, state.uid) || runs(view, state.uid) => None,
-        Overlap::QueueOne if waits(view, state.uid) => None,
-        Overlap::Skip | Overlap::QueueOne => wake_of(view, reference, spec, state, slot),
+    let is_skipped = match spec.overlap {
+        Overlap::Skip => waits(view, state.uid) || runs(view, state.uid),
+        Overlap::QueueOne => waits(view, state.uid),
     };
+    let wake = wake_of(view, reference, spec, state, slot);
+    if wake.is_none() && !is_skipped {
+        // A slot recorded without its wake would have lost it: it waits for agent and space.
+        return;
+    }
+    let wake = wake.filter(|_| !is_skipped);
     let action = Action::FireSchedule {
         schedule: state.uid,
         slot,

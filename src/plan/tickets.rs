@@ -49,6 +49,10 @@ fn assign(
     let agent = assignee.filter(|_| is_wanted);
     let wake =
         agent.and_then(|agent| wake_of(view, reference, ticket, state, (agent, assignments)));
+    if agent.is_some() && wake.is_none() {
+        // An assignment recorded without its wake would have lost it: it waits for the space.
+        return;
+    }
     let action = Action::AssignTicket {
         ticket: state.uid,
         assignee,

@@ -59,12 +59,123 @@ fn every_hold_reason_and_every_action_stands_in_a_script() {
     }
 }
 
+/// The executor chooses nothing: an order names everything that starting the run needs.
+#[test]
+fn an_order_leaves_no_choice() {
+    let mut session = Session::new();
+    session.command("load base.yaml", "");
+    session.command("message solo lead hello", "");
+    session.command("apply", "");
+    session.command("apply", "");
+    let plan = session.world.plan();
+    let [Action::StartRun(order)] = plan.actions.as_slice() else {
+        panic!("{:?}", plan.actions);
+    };
+    snapbox::assert_data_eq!(format!("{order:#?}\n"), snapbox::str![[r#"
+RunOrder {
+    run: RunId(9386aa96-289b-511a-ba5b-d9b8dd186e70),
+    wake: WakeId(86aefac2-e7e5-5298-a1d8-2802ec938e9b),
+    reason: UserMessage,
+    attempt: 0,
+    workspace: Uid(1254fa90-5fdb-5727-91bc-b9014ee8109f),
+    workspace_name: "demo",
+    agent: Uid(5ac12a2c-96e5-5756-81c3-3b6a096d6717),
+    agent_ref: ObjectRef {
+        kind: Agent,
+        workspace: Some(
+            Name(
+                "demo",
+            ),
+        ),
+        name: Name(
+            "lead",
+        ),
+    },
+    agent_title: "Lead",
+    persona: None,
+    skills: [],
+    space: Uid(c0d110bb-f0e4-5b73-a28d-200e8ebe92d6),
+    space_name: "solo",
+    conversation: ConversationId(c0d110bb-f0e4-5b73-a28d-200e8ebe92d6),
+    ticket: None,
+    adapter_name: "sh",
+    adapter: AdapterSpec {
+        type: Command,
+        command: "/bin/agent",
+        args: [],
+        env: {},
+        output: Text,
+    },
+    cwd: "/spaces/solo/api",
+    trees: [
+        RunTree {
+            id: WorktreeId(421b9dd3-a64a-5e3b-8bf1-f316d367334e),
+            repo: Uid(4500149f-ac91-51b0-8ca0-345751114843),
+            repo_name: "api",
+            path: "/spaces/solo/api",
+            branch: "homeostat/solo",
+            base: "0123456789abcdef0123456789abcdef01234567",
+        },
+    ],
+    identity: GitIdentity {
+        name: "Lead (agent)",
+        email: "5ac12a2c-96e5-5756-81c3-3b6a096d6717@agents.homeostat.local",
+    },
+    silence: 900s,
+    revision: Revision(
+        "rev1",
+    ),
+    generation: 1,
+}
+
+"#]]);
+}
+
+/// The first identity in line wins: the caller's, the agent's own, the derived one.
+#[test]
+fn identities_come_in_order() {
+    let agent = "apiVersion: homeostat/v1alpha1\nkind: Agent\nmetadata: {name: lead, workspace: \
+                 demo}\nspec: {adapter: sh, ";
+    let own = "gitIdentity: {name: Own, email: own@example.org}";
+    let dispatch = "---\napiVersion: homeostat/v1alpha1\nkind: Dispatch\nmetadata: {name: once, \
+                    workspace: demo}\nspec: {agent: lead, space: solo, prompt: Go.";
+    let given = "gitIdentity: {name: Given, email: given@example.org}";
+    for (yaml, name) in [
+        (
+            format!("{agent}title: Lead}}\n{dispatch}}}\n"),
+            "Lead (agent)",
+        ),
+        (
+            format!("{agent}title: 'A <b> c'}}\n{dispatch}}}\n"),
+            "A b c (agent)",
+        ),
+        (
+            format!("{agent}title: Lead, {own}}}\n{dispatch}}}\n"),
+            "Own",
+        ),
+        (
+            format!("{agent}title: Lead, {own}}}\n{dispatch}, {given}}}\n"),
+            "Given",
+        ),
+    ] {
+        let mut session = Session::new();
+        session.command("load base.yaml", &yaml);
+        session.command("apply", "");
+        session.command("apply", "");
+        let plan = session.world.plan();
+        let [Action::StartRun(order)] = plan.actions.as_slice() else {
+            panic!("{}\n{:?}", session.printed, plan.actions);
+        };
+        assert_eq!(order.identity.name, name);
+    }
+}
+
 /// One script under way.
 struct Session {
     world: World,
     /// The revision that the prune guard holds.
     held: Option<Catalog>,
-    /// The documents of the last load.
+    /// What the commands printed.
     printed: String,
 }
 

@@ -86,7 +86,7 @@ fn check<S: Strategy>(
 
 #[test]
 fn plans_are_reproducible_safe_and_reach_an_end() {
-    check(4, &events(), |events| {
+    check(6, &events(), |events| {
         let mut world = World::at("2026-11-30T12:00:00Z");
         for event in events {
             happen(&mut world, &event)?;
@@ -99,7 +99,7 @@ fn plans_are_reproducible_safe_and_reach_an_end() {
 #[test]
 fn a_pass_may_be_cut_off_after_any_action() {
     let strategy = (events(), prop::collection::vec(0..4_usize, 1..6));
-    check(10, &strategy, |(events, cuts)| {
+    check(16, &strategy, |(events, cuts)| {
         let mut world = World::at("2026-11-30T12:00:00Z");
         for event in events {
             happen(&mut world, &event)?;
