@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, params};
+use serde::Serialize;
 use serde_json::json;
 use strum::{Display, EnumIter, EnumString};
 
@@ -9,12 +10,12 @@ use super::sql::{At, Columns, Text, int};
 use super::wake::{Author, NewMessage, Saved, save_message};
 use super::{Store, StoreError, outbox};
 use crate::model::event::DomainEventType;
-use crate::model::id::{MessageId, RunId, Uid, WakeId, WorktreeId};
+use crate::model::id::{ConversationId, MessageId, RunId, Uid, WakeId, WorktreeId};
 use crate::model::run::{EndReason, ErrorFamily, Liveness, RunStatus, Usage};
 use crate::model::wake::WakeState;
 
 /// Whether a run's cost is known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, Display, EnumString, EnumIter)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Display, EnumString, EnumIter)]
 #[serde(rename_all = "camelCase")]
 #[strum(serialize_all = "camelCase")]
 pub enum Pricing {
@@ -88,7 +89,7 @@ struct Open {
     agent: Uid,
     agent_name: String,
     space: Uid,
-    conversation: crate::model::id::ConversationId,
+    conversation: ConversationId,
     ticket: Option<Uid>,
     wake: WakeId,
     requested_by: Option<String>,

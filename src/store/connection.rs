@@ -70,7 +70,10 @@ impl Connections {
                 path: path.to_owned(),
             });
         }
-        schema::check(&connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?, path)?;
+        let conn = connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+        schema::check(&conn, path)?.ok_or_else(|| OpenError::Missing {
+            path: path.to_owned(),
+        })?;
         Ok(Self {
             writer: None,
             readers: open_readers(path)?,
@@ -258,10 +261,13 @@ fn in_savepoint<T>(
     work: impl FnOnce(&Connection) -> rusqlite::Result<T>,
 ) -> rusqlite::Result<T> {
     conn.prepare_cached("SAVEPOINT job")?.execute([])?;
-    let result = work(conn).and_then(|value| faults.strike().map(|()| value));
-    if result.is_ok() {
+    let result = work(conn).and_then(|value| {
+        faults.strike()?;
         conn.prepare_cached("RELEASE job")?.execute([])?;
-    } else if !conn.is_autocommit() && conn.execute_batch("ROLLBACK TO job; RELEASE job").is_err() {
+        Ok(value)
+    });
+    let is_open = !conn.is_autocommit();
+    if result.is_err() && is_open && conn.execute_batch("ROLLBACK TO job; RELEASE job").is_err() {
         // What cannot be undone alone is undone with the group, whose commit then fails.
         roll_back(conn);
     }

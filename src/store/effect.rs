@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
 use serde_json::json;
 
-use super::sql::{At, Columns, Text, scope_uid};
+use super::sql::{At, Columns, Text, exists, scope_uid};
 use super::wake::insert_wake;
 use super::{Effect, Store, StoreError, outbox};
 use crate::model::action::TicketChange;
@@ -471,25 +471,37 @@ fn insert_incident(
     incident: &Incident,
     now: Timestamp,
 ) -> rusqlite::Result<bool> {
-    let inserted = conn
-        .prepare_cached(
-            "INSERT INTO incidents (scope_kind, scope_uid, window, kind, workspace, budget,
-               spent_micros, ceiling_micros, at)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
-             ON CONFLICT (scope_kind, scope_uid, window, kind) DO NOTHING",
-        )?
-        .execute(params![
+    let is_known = exists(
+        conn,
+        "SELECT 1 FROM incidents
+         WHERE scope_kind = ?1 AND scope_uid = ?2 AND window = ?3 AND kind = ?4",
+        params![
             Text(incident.scope.kind),
             scope_uid(&incident.scope),
             incident.window,
-            Text(incident.kind),
-            incident.workspace.map(Text),
-            Text(&incident.budget),
-            incident.spent.micros(),
-            incident.ceiling.micros(),
-            At(now)
-        ])?;
-    Ok(inserted == 1)
+            Text(incident.kind)
+        ],
+    )?;
+    if is_known {
+        return Ok(false);
+    }
+    conn.prepare_cached(
+        "INSERT INTO incidents (scope_kind, scope_uid, window, kind, workspace, budget,
+               spent_micros, ceiling_micros, at)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+    )?
+    .execute(params![
+        Text(incident.scope.kind),
+        scope_uid(&incident.scope),
+        incident.window,
+        Text(incident.kind),
+        incident.workspace.map(Text),
+        Text(&incident.budget),
+        incident.spent.micros(),
+        incident.ceiling.micros(),
+        At(now)
+    ])?;
+    Ok(true)
 }
 
 /// Whether the scope was not paused yet.

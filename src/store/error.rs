@@ -123,6 +123,15 @@ pub enum StoreError {
         /// What was asked for.
         prefix: String,
     },
+    /// The backup's file could not be made, or is there already.
+    #[error("create backup {}", path.display())]
+    BackupFile {
+        /// The copy.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
     /// The online backup failed.
     #[error("back up the database to {}", path.display())]
     Backup {
@@ -156,7 +165,8 @@ impl StoreError {
             | Self::Read { source, .. }
             | Self::Backup { source, .. } => transient(source),
             Self::Commit { source, .. } => transient(source),
-            Self::ReadOnly { .. }
+            Self::BackupFile { .. }
+            | Self::ReadOnly { .. }
             | Self::Closed { .. }
             | Self::UidConflict { .. }
             | Self::Ambiguous { .. } => false,

@@ -114,22 +114,16 @@ impl Store {
         self.connections.subscribe()
     }
 
-    /// Copies the database to a new file while it is in use. The copy is of one instant.
+    /// Copies the database to a new file, with mode 0600, while it is in use. The copy is of one
+    /// instant.
     ///
     /// # Errors
-    /// When the copy cannot be made.
+    /// When the file exists, or the copy cannot be made; then no file is left.
     pub async fn backup(&self, to: &Path) -> Result<(), StoreError> {
         let target = to.to_owned();
-        let failed = |source| StoreError::Backup {
-            path: to.to_owned(),
-            source,
-        };
-        schema::create_file(to)
-            .map_err(|_refused| failed(rusqlite::Error::InvalidPath(to.to_owned())))?;
         self.connections
             .read("backup", move |conn| Ok(copy(conn, &target)))
             .await?
-            .map_err(failed)
     }
 
     /// The file.
@@ -151,8 +145,23 @@ impl Store {
 }
 
 /// Copies all pages in one step: the reader's snapshot keeps the source still.
-fn copy(conn: &Connection, to: &Path) -> rusqlite::Result<()> {
-    let mut target = Connection::open_with_flags(to, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-    let backup = Backup::new(conn, &mut target)?;
-    backup.run_to_completion(i32::MAX, Duration::ZERO, None)
+fn copy(conn: &Connection, to: &Path) -> Result<(), StoreError> {
+    schema::create_new_file(to).map_err(|source| StoreError::BackupFile {
+        path: to.to_owned(),
+        source,
+    })?;
+    let copied = Connection::open_with_flags(to, OpenFlags::SQLITE_OPEN_READ_WRITE)
+        .and_then(|mut target| {
+            Backup::new(conn, &mut target)?.run_to_completion(i32::MAX, Duration::ZERO, None)
+        })
+        .map_err(|source| StoreError::Backup {
+            path: to.to_owned(),
+            source,
+        });
+    if copied.is_err()
+        && let Err(error) = std::fs::remove_file(to)
+    {
+        tracing::warn!(path = %to.display(), %error, "an unfinished backup could not be removed");
+    }
+    copied
 }

@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use strum::{Display, EnumIter, EnumString};
 
-use super::sql::{At, Columns, Json, Text};
+use super::sql::{At, Columns, Json, Text, exists};
 use super::{Effect, Store, StoreError};
 use crate::model::id::Uid;
 use crate::model::observed::OperatorPause;
@@ -44,32 +44,30 @@ impl Store {
     pub async fn pause(&self, pause: OperatorPause) -> Result<Effect, StoreError> {
         self.connections
             .write("pause", move |conn| {
-                let inserted = conn
-                    .prepare_cached(
-                        "INSERT INTO overrides (id, kind, target, by, reason, since, until)
-                         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (id) DO NOTHING",
-                    )?
-                    .execute(params![
-                        Text(pause.id),
-                        Text(OverrideKind::Pause),
-                        Text(pause.target),
-                        pause.by,
-                        pause.reason,
-                        At(pause.since),
-                        pause.until.map(At)
-                    ])?;
-                if inserted == 1 {
-                    let detail = json!({ "reason": pause.reason, "until": pause.until });
-                    insert_audit(
-                        conn,
-                        pause.since,
-                        &pause.by,
-                        "pause",
-                        &pause.target.to_string(),
-                        &detail,
-                    )?;
+                if exists(
+                    conn,
+                    "SELECT 1 FROM overrides WHERE id = ?1",
+                    [Text(pause.id)],
+                )? {
+                    return Ok(Effect::Unchanged);
                 }
-                Ok(Effect::applied_if(inserted == 1))
+                conn.prepare_cached(
+                    "INSERT INTO overrides (id, kind, target, by, reason, since, until)
+                         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+                )?
+                .execute(params![
+                    Text(pause.id),
+                    Text(OverrideKind::Pause),
+                    Text(pause.target),
+                    pause.by,
+                    pause.reason,
+                    At(pause.since),
+                    pause.until.map(At)
+                ])?;
+                let detail = json!({ "reason": pause.reason, "until": pause.until });
+                let target = pause.target.to_string();
+                insert_audit(conn, pause.since, &pause.by, "pause", &target, &detail)?;
+                Ok(Effect::Applied)
             })
             .await
     }

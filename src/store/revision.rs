@@ -455,9 +455,6 @@ fn fate(
             because,
         }))
     };
-    if let Some(known) = here.filter(|known| known.uid != pinned) {
-        return conflict(format!("the object exists with uid {}", known.uid));
-    }
     let holder = conn
         .prepare_cached("SELECT * FROM objects WHERE uid = ?1")?
         .query_row([Text(pinned)], known)
@@ -511,10 +508,12 @@ fn taken_name(
             return Some(conflict(format!("{other} has that uid too")));
         }
         let holder = live.get(&document.reference);
-        if holder.is_some_and(|holder| holder.uid != uid && !kept.contains(&holder.uid)) {
-            return Some(conflict(
-                "the object of that name is not yet removed".to_owned(),
-            ));
+        if let Some(holder) = holder.filter(|it| it.uid != uid && !kept.contains(&it.uid)) {
+            return Some(conflict(if holder.is_deleting {
+                "the object of that name is still being removed".to_owned()
+            } else {
+                format!("the object of that name has uid {}", holder.uid)
+            }));
         }
     }
     None

@@ -14,6 +14,16 @@ const VERSION: i64 = 1;
 const APPLICATION: i64 = 0x486d_5374;
 const INIT: &str = include_str!("migrations/0001_init.sql");
 
+/// Makes a file that did not exist, with mode 0600.
+pub(super) fn create_new_file(path: &Path) -> std::io::Result<()> {
+    OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)
+        .map(drop)
+}
+
 /// Makes the file if it is absent. Only its owner may read it; the files that SQLite puts beside
 /// it take over its mode.
 pub(super) fn create_file(path: &Path) -> Result<(), OpenError> {
@@ -32,7 +42,7 @@ pub(super) fn create_file(path: &Path) -> Result<(), OpenError> {
 
 /// Sets the writer's connection up and brings the schema to [`VERSION`].
 pub(super) fn prepare(conn: &Connection, path: &Path) -> Result<(), OpenError> {
-    check(conn, path)?;
+    let version = check(conn, path)?;
     let sqlite = |source| OpenError::Sqlite {
         path: path.to_owned(),
         source,
@@ -42,7 +52,7 @@ pub(super) fn prepare(conn: &Connection, path: &Path) -> Result<(), OpenError> {
          PRAGMA trusted_schema = OFF; PRAGMA journal_size_limit = 67108864;",
     )
     .map_err(sqlite)?;
-    if version(conn).map_err(sqlite)? == 0 {
+    if version.is_none() {
         // In one transaction, its version included: a crash leaves an empty file or a whole schema.
         let script =
             format!("BEGIN IMMEDIATE; PRAGMA application_id = {APPLICATION}; {INIT} COMMIT;");
@@ -51,20 +61,23 @@ pub(super) fn prepare(conn: &Connection, path: &Path) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// Refuses a database that is not ours, or newer than this program.
-pub(super) fn check(conn: &Connection, path: &Path) -> Result<(), OpenError> {
+/// Refuses a database that is not ours, or newer than this program. The version of its schema;
+/// none when it is empty.
+pub(super) fn check(conn: &Connection, path: &Path) -> Result<Option<i64>, OpenError> {
     let sqlite = |source| OpenError::Sqlite {
         path: path.to_owned(),
         source,
     };
-    let found = version(conn).map_err(sqlite)?;
-    let application: i64 = conn
-        .query_row("PRAGMA application_id", [], |row| row.get(0))
-        .map_err(sqlite)?;
-    let tables: i64 = conn
-        .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))
-        .map_err(sqlite)?;
-    if tables > 0 && application != APPLICATION {
+    let number = |sql: &str| -> Result<i64, OpenError> {
+        conn.query_row(sql, [], |row| row.get(0)).map_err(sqlite)
+    };
+    let application = number("PRAGMA application_id")?;
+    let found = number("PRAGMA user_version")?;
+    let is_empty = number("SELECT count(*) FROM sqlite_schema")? == 0;
+    if is_empty && found == 0 {
+        return Ok(None);
+    }
+    if application != APPLICATION {
         return Err(OpenError::Foreign {
             path: path.to_owned(),
         });
@@ -76,11 +89,7 @@ pub(super) fn check(conn: &Connection, path: &Path) -> Result<(), OpenError> {
             known: VERSION,
         });
     }
-    Ok(())
-}
-
-fn version(conn: &Connection) -> rusqlite::Result<i64> {
-    conn.query_row("PRAGMA user_version", [], |row| row.get(0))
+    Ok(Some(found))
 }
 
 #[cfg(test)]

@@ -5,8 +5,8 @@ use std::fmt::Display;
 use std::str::FromStr;
 
 use jiff::Timestamp;
-use rusqlite::Row;
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
+use rusqlite::{Connection, Row};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -108,6 +108,16 @@ pub(super) fn parse_reference(text: &str) -> Option<ObjectRef> {
         },
         name: name.parse().ok()?,
     })
+}
+
+/// Whether `sql` finds a row. An insert that would only conflict is asked about first: SQLite
+/// counts the sequence on for it all the same, and writing nothing is to change nothing.
+pub(super) fn exists(
+    conn: &Connection,
+    sql: &str,
+    params: impl rusqlite::Params,
+) -> rusqlite::Result<bool> {
+    conn.prepare_cached(sql)?.exists(params)
 }
 
 /// A count that the database keeps signed. SQLite has no larger integer.

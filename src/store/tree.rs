@@ -7,7 +7,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde::Serialize;
 use serde_json::json;
 
-use super::sql::{At, Columns, Text};
+use super::sql::{At, Columns, Text, exists};
 use super::{Effect, Store, StoreError, outbox};
 use crate::model::event::DomainEventType;
 use crate::model::id::{Uid, WorktreeId};
@@ -399,21 +399,27 @@ fn insert_salvage(
     if worktree_phase(conn, id)?.is_none() {
         return Ok(Effect::stale(format!("worktree {id} is not recorded")));
     }
-    let inserted = conn
-        .prepare_cached(
-            "INSERT INTO salvages (worktree, workspace, space, repo, repo_name, branch, reference,
+    let is_known = exists(
+        conn,
+        "SELECT 1 FROM salvages WHERE worktree = ?1 AND reference = ?2",
+        params![Text(id), salvage.reference],
+    )?;
+    if is_known {
+        return Ok(Effect::Unchanged);
+    }
+    conn.prepare_cached(
+        "INSERT INTO salvages (worktree, workspace, space, repo, repo_name, branch, reference,
                commit_id, at)
              SELECT id, workspace, space, repo, repo_name, branch, ?2, ?3, ?4
-             FROM worktrees WHERE id = ?1
-             ON CONFLICT (worktree, reference) DO NOTHING",
-        )?
-        .execute(params![
-            Text(id),
-            salvage.reference,
-            salvage.commit,
-            At(now)
-        ])?;
-    Ok(Effect::applied_if(inserted == 1))
+             FROM worktrees WHERE id = ?1",
+    )?
+    .execute(params![
+        Text(id),
+        salvage.reference,
+        salvage.commit,
+        At(now)
+    ])?;
+    Ok(Effect::Applied)
 }
 
 /// Every root with its overlays.

@@ -481,10 +481,6 @@ fn with_trees(conn: &Connection, mut run: RunView) -> rusqlite::Result<RunView> 
     Ok(run)
 }
 
-#[expect(
-    clippy::too_many_lines,
-    reason = "one line a column; splitting it would hide a missing one"
-)]
 fn run_view(row: &Row<'_>) -> rusqlite::Result<RunView> {
     Ok(RunView {
         seq: row.get("seq")?,

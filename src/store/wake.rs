@@ -6,10 +6,11 @@ use serde::Serialize;
 use serde_json::json;
 use strum::{Display, EnumIter, EnumString};
 
-use super::sql::{At, Columns, Json, Text};
+use super::sql::{At, Columns, Json, Text, exists};
 use super::{Store, StoreError, outbox};
 use crate::model::event::DomainEventType;
 use crate::model::id::{ConversationId, MessageId, RunId, Uid, WakeId};
+use crate::model::kind::Revision;
 use crate::model::wake::{QueuedWake, Wake, WakeState};
 
 /// Characters of a message that its event carries.
@@ -314,6 +315,13 @@ pub(super) struct Saved<'a> {
 /// Saves a message and publishes it. False when its id is stored already.
 pub(super) fn save_message(conn: &Connection, saved: &Saved<'_>) -> rusqlite::Result<bool> {
     let message = saved.message;
+    if exists(
+        conn,
+        "SELECT 1 FROM messages WHERE id = ?1",
+        [Text(message.id)],
+    )? {
+        return Ok(false);
+    }
     ensure_conversation(
         conn,
         message.conversation,
@@ -325,27 +333,23 @@ pub(super) fn save_message(conn: &Connection, saved: &Saved<'_>) -> rusqlite::Re
         Author::Agent { uid, name } => (AuthorKind::Agent, name.as_str(), Some(*uid)),
         Author::System => (AuthorKind::System, "homeostat", None),
     };
-    let inserted = conn
-        .prepare_cached(
-            "INSERT INTO messages (id, conversation, space, author_kind, author, agent, text, run,
+    conn.prepare_cached(
+        "INSERT INTO messages (id, conversation, space, author_kind, author, agent, text, run,
                requested_by, created_at)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) ON CONFLICT (id) DO NOTHING",
-        )?
-        .execute(params![
-            Text(message.id),
-            Text(message.conversation),
-            Text(message.space),
-            Text(kind),
-            author,
-            agent.map(Text),
-            message.text,
-            saved.run.map(Text),
-            message.requested_by,
-            At(message.created_at)
-        ])?;
-    if inserted == 0 {
-        return Ok(false);
-    }
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+    )?
+    .execute(params![
+        Text(message.id),
+        Text(message.conversation),
+        Text(message.space),
+        Text(kind),
+        author,
+        agent.map(Text),
+        message.text,
+        saved.run.map(Text),
+        message.requested_by,
+        At(message.created_at)
+    ])?;
     if !message.text.trim().is_empty() {
         let payload = json!({
             "messageId": message.id,
@@ -385,39 +389,40 @@ pub(super) fn ensure_conversation(
 
 /// Records a wake. False when its id is stored already, in whatever state.
 pub(super) fn insert_wake(conn: &Connection, wake: &Wake) -> rusqlite::Result<bool> {
+    if exists(conn, "SELECT 1 FROM wakes WHERE id = ?1", [Text(wake.id)])? {
+        return Ok(false);
+    }
     ensure_conversation(conn, wake.conversation, wake.space, wake.created_at)?;
-    let inserted = conn
-        .prepare_cached(
-            "INSERT INTO wakes (id, state, reason, workspace, agent, space, conversation, ticket,
+    conn.prepare_cached(
+        "INSERT INTO wakes (id, state, reason, workspace, agent, space, conversation, ticket,
                message, cause, previous_run, attempt, continuation, prompt, requested_by, env_json,
                git_identity_json, priority, revision, created_at)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17,
-               ?18, ?19, ?20)
-             ON CONFLICT (id) DO NOTHING",
-        )?
-        .execute(params![
-            Text(wake.id),
-            Text(WakeState::Pending),
-            Text(wake.reason),
-            Text(wake.workspace),
-            Text(wake.agent),
-            Text(wake.space),
-            Text(wake.conversation),
-            wake.ticket.map(Text),
-            wake.message.map(Text),
-            wake.cause.map(Text),
-            wake.previous_run.map(Text),
-            wake.attempt,
-            wake.continuation,
-            wake.prompt,
-            wake.requested_by,
-            Json(&wake.env),
-            wake.git_identity.as_ref().map(Json),
-            Text(wake.priority),
-            wake.revision.as_ref().map(Text),
-            At(wake.created_at)
-        ])?;
-    Ok(inserted == 1)
+               ?18, ?19, ?20)",
+    )?
+    .execute(params![
+        Text(wake.id),
+        Text(WakeState::Pending),
+        Text(wake.reason),
+        Text(wake.workspace),
+        Text(wake.agent),
+        Text(wake.space),
+        Text(wake.conversation),
+        wake.ticket.map(Text),
+        wake.message.map(Text),
+        wake.cause.map(Text),
+        wake.previous_run.map(Text),
+        wake.attempt,
+        wake.continuation,
+        wake.prompt,
+        wake.requested_by,
+        Json(&wake.env),
+        wake.git_identity.as_ref().map(Json),
+        Text(wake.priority),
+        wake.revision.as_ref().map(Text),
+        At(wake.created_at)
+    ])?;
+    Ok(true)
 }
 
 /// Wakes with the run that serves each.
@@ -458,9 +463,7 @@ pub(super) fn queued_wake(row: &Row<'_>) -> rusqlite::Result<QueuedWake> {
             env: row.json("env_json")?,
             git_identity: row.json_opt("git_identity_json")?,
             priority: row.text("priority")?,
-            revision: row
-                .get::<_, Option<String>>("revision")?
-                .map(crate::model::kind::Revision::new),
+            revision: row.get::<_, Option<String>>("revision")?.map(Revision::new),
             created_at: row.at("created_at")?,
         },
     })

@@ -12,5 +12,6 @@ mod process;
 mod schemas;
 mod sim;
 mod stream;
+mod store;
 mod validate;
 mod world;

@@ -1,0 +1,12 @@
+//! The store through its public API, on real files.
+
+mod admission;
+mod effects;
+#[cfg(feature = "test-support")]
+mod faults;
+mod files;
+mod observed;
+mod revisions;
+mod runs;
+mod status;
+mod world;
