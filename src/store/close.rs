@@ -6,8 +6,8 @@ use serde::Serialize;
 use serde_json::json;
 use strum::{Display, EnumIter, EnumString};
 
+use super::message::{Author, NewMessage, Saved, save_message};
 use super::sql::{At, Columns, Text, int};
-use super::wake::{Author, NewMessage, Saved, save_message};
 use super::{Store, StoreError, outbox};
 use crate::model::event::DomainEventType;
 use crate::model::id::{ConversationId, MessageId, RunId, Uid, WakeId, WorktreeId};

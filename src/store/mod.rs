@@ -7,17 +7,21 @@
 //!
 //! Start with [`Store`]; `migrations/0001_init.sql` is the schema, written to be read and queried.
 
+mod accept;
 mod admit;
 mod close;
 mod connection;
 mod effect;
 mod error;
 mod fault;
+mod message;
+mod money;
 mod observe;
 mod operator;
 mod outbox;
 mod recovery;
 mod revision;
+mod root;
 mod run;
 mod schema;
 mod sql;
@@ -25,6 +29,7 @@ mod status;
 mod tree;
 mod view;
 mod wake;
+mod work;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -34,18 +39,21 @@ use rusqlite::backup::Backup;
 use rusqlite::{Connection, OpenFlags};
 use tokio::sync::watch;
 
+pub use accept::{Accept, Accepted, FirstObjects};
 pub use admit::{Admission, AdmitFacts};
 pub use close::{Closed, Pricing, RunClose, TreeResult};
 pub use error::{OpenError, StoreError};
+pub use message::{Author, MessageView, NewMessage};
+pub use money::{AgentSpend, IncidentView};
 pub use operator::AuditEntry;
 pub use outbox::{Delivery, OutboxEvent};
 pub use recovery::{History, RunBeginning};
-pub use revision::{Accept, Accepted, FirstObjects, RevisionState, RevisionView};
+pub use revision::{RevisionState, RevisionView};
 pub use run::{RunEvent, RunProcess, StopRequest};
 pub use status::StoredHold;
 pub use tree::{Salvage, SalvageView};
-pub use view::{AgentSpend, IncidentView, ObjectView, PromptView, RunFilter, RunTreeView, RunView};
-pub use wake::{Author, MessageView, NewMessage, Posted, WakeRecord};
+pub use view::{ObjectView, PromptView, RunFilter, RunTreeView, RunView};
+pub use wake::{Posted, WakeRecord};
 
 use connection::Connections;
 

@@ -3,17 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
-use rusqlite::{Connection, Row, params};
+use rusqlite::{Connection, Row};
 
-use super::sql::{At, Columns, Text};
-use super::{Store, StoreError, operator, revision, status, tree, wake};
-use crate::model::budget::{BudgetPause, IncidentKind, ScopeKey, Window};
+use super::sql::{Columns, Text};
+use super::{Store, StoreError, operator, revision, root, status, tree, wake};
+use crate::model::budget::{BudgetPause, IncidentKind, ScopeKey};
 use crate::model::id::{RunId, Uid, WakeId, WorktreeId};
 use crate::model::kind::ObjectRef;
 use crate::model::observed::{ObjectState, Observed, TicketState, Worktree};
 use crate::model::run::{EndedRun, LiveRun};
-use crate::model::spec::BudgetScopeKind;
-use crate::model::units::Money;
 use crate::model::wake::QueuedWake;
 
 impl Store {
@@ -29,7 +27,7 @@ impl Store {
                 Ok(Observed {
                     revision: revision::current(conn)?,
                     objects: objects(conn)?,
-                    roots: tree::roots(conn)?,
+                    roots: root::roots(conn)?,
                     worktrees: worktrees(conn)?,
                     wakes: pending_wakes(conn)?,
                     live_runs: live_runs(conn)?,
@@ -44,44 +42,6 @@ impl Store {
                 })
             })
             .await
-    }
-
-    /// What a scope spent in a window, by the time at which the cost arose, and how many runs of
-    /// it have no known cost.
-    ///
-    /// # Errors
-    /// When the database fails.
-    pub async fn spend(
-        &self,
-        scope: ScopeKey,
-        window: &Window,
-    ) -> Result<(Money, u32), StoreError> {
-        let (start, end) = (window.start, window.end);
-        self.connections
-            .read("spend", move |conn| {
-                conn.prepare_cached(&format!(
-                    "SELECT coalesce(sum(micros), 0) AS spent, count(*) - count(micros) AS unpriced
-                     FROM ledger WHERE at >= ?1 AND at < ?2 AND {}",
-                    scope_condition(scope.kind)
-                ))?
-                .query_row(params![At(start), At(end), scope.uid.map(Text)], |row| {
-                    Ok((row.money("spent")?, row.count32("unpriced")?))
-                })
-            })
-            .await
-    }
-}
-
-/// Which entries are a scope's; `?3` is its uid.
-const fn scope_condition(kind: BudgetScopeKind) -> &'static str {
-    match kind {
-        BudgetScopeKind::Agent => "agent = ?3",
-        BudgetScopeKind::Space => "space = ?3",
-        BudgetScopeKind::Workspace => "workspace = ?3",
-        BudgetScopeKind::Repo => {
-            "EXISTS (SELECT 1 FROM ledger_repos WHERE entry = ledger.seq AND repo = ?3)"
-        }
-        BudgetScopeKind::Fleet => "?3 IS NULL",
     }
 }
 

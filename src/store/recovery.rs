@@ -2,8 +2,8 @@
 
 use rusqlite::{OptionalExtension, Row, params};
 
+use super::message::{MessageView, message_view};
 use super::sql::{Columns, Text};
-use super::wake::{MessageView, message_view};
 use super::{Effect, Store, StoreError, TreeResult};
 use crate::model::id::{ConversationId, RunId};
 use crate::model::run::{EndReason, RunTree};
@@ -30,7 +30,7 @@ pub struct History {
 
 impl Store {
     /// Keeps what the run's worktrees hold before it is launched: what it changed is told from
-    /// this, also by a later daemon.
+    /// this, also by a later daemon. The first look stands.
     ///
     /// # Errors
     /// When the database fails.
@@ -41,19 +41,22 @@ impl Store {
     ) -> Result<Effect, StoreError> {
         self.connections
             .write("worktrees of a run", move |conn| {
+                let mut kept = 0;
                 for tree in &before {
-                    conn.prepare_cached(
-                        "UPDATE run_trees SET start_head = ?3, start_is_dirty = ?4
-                         WHERE run = ?1 AND worktree = ?2",
-                    )?
-                    .execute(params![
-                        Text(run),
-                        Text(tree.worktree),
-                        tree.head,
-                        tree.is_dirty
-                    ])?;
+                    kept += conn
+                        .prepare_cached(
+                            "UPDATE run_trees SET start_head = ?3, start_is_dirty = ?4
+                             WHERE run = ?1 AND worktree = ?2
+                               AND start_head IS NULL AND start_is_dirty IS NULL",
+                        )?
+                        .execute(params![
+                            Text(run),
+                            Text(tree.worktree),
+                            tree.head,
+                            tree.is_dirty
+                        ])?;
                 }
-                Ok(Effect::Applied)
+                Ok(Effect::applied_if(kept > 0))
             })
             .await
     }

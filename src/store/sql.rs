@@ -253,7 +253,7 @@ mod tests {
     fn times_have_one_width_so_that_text_orders_them() {
         let text = |at: &str| {
             let at: Timestamp = at.parse().unwrap();
-            format!("{:.6}", at)
+            format!("{at:.6}")
         };
         assert_eq!(text("2026-11-30T12:00:00Z"), "2026-11-30T12:00:00.000000Z");
         assert_eq!(

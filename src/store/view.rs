@@ -5,16 +5,14 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde::Serialize;
 
 use super::close::Pricing;
-use super::sql::{At, Columns, Text};
+use super::sql::{Columns, Text};
 use super::{Store, StoreError, observe, run, status};
-use crate::model::budget::{Incident, Window};
 use crate::model::condition::StoredCondition;
 use crate::model::id::{ConversationId, RunId, Uid, WakeId, WorktreeId};
 use crate::model::kind::{Kind, ObjectRef, Origin, Revision};
 use crate::model::observed::{ObjectState, WorktreeBackend};
 use crate::model::process::ProcessIdentity;
 use crate::model::run::{EndReason, ErrorFamily, Liveness, RunStatus, Usage};
-use crate::model::units::Money;
 use crate::model::wake::WakeReason;
 
 /// Runs that a listing shows when it names no limit.
@@ -207,28 +205,6 @@ pub struct PromptView {
     pub sha256: String,
 }
 
-/// An incident with its time.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct IncidentView {
-    /// The crossing.
-    pub incident: Incident,
-    /// When it was recorded.
-    pub at: Timestamp,
-}
-
-/// What one agent spent in a window.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AgentSpend {
-    /// The agent.
-    pub agent: Uid,
-    /// What is known.
-    pub spent: Money,
-    /// Runs.
-    pub runs: u32,
-    /// Runs whose cost is not known.
-    pub unpriced_runs: u32,
-}
-
 impl Store {
     /// Objects that exist or are being removed, in reference order; of one kind if it is given.
     ///
@@ -399,46 +375,6 @@ impl Store {
             })
             .await
     }
-
-    /// Incidents, the latest first.
-    ///
-    /// # Errors
-    /// When the database fails.
-    pub async fn incidents(&self, limit: u32) -> Result<Vec<IncidentView>, StoreError> {
-        self.connections
-            .read("incidents", move |conn| {
-                conn.prepare_cached("SELECT * FROM incidents ORDER BY seq DESC LIMIT ?1")?
-                    .query_map([limit], incident_view)?
-                    .collect()
-            })
-            .await
-    }
-
-    /// What each agent spent in a window, in uid order.
-    ///
-    /// # Errors
-    /// When the database fails.
-    pub async fn spend_by_agent(&self, window: &Window) -> Result<Vec<AgentSpend>, StoreError> {
-        let (start, end) = (window.start, window.end);
-        self.connections
-            .read("spend", move |conn| {
-                conn.prepare_cached(
-                    "SELECT agent, coalesce(sum(micros), 0) AS spent, count(*) AS runs,
-                       count(*) - count(micros) AS unpriced
-                     FROM ledger WHERE at >= ?1 AND at < ?2 GROUP BY agent ORDER BY agent",
-                )?
-                .query_map(params![At(start), At(end)], |row| {
-                    Ok(AgentSpend {
-                        agent: row.text("agent")?,
-                        spent: row.money("spent")?,
-                        runs: row.count32("runs")?,
-                        unpriced_runs: row.count32("unpriced")?,
-                    })
-                })?
-                .collect()
-            })
-            .await
-    }
 }
 
 /// Objects with their documents.
@@ -546,20 +482,5 @@ fn usage(row: &Row<'_>) -> rusqlite::Result<Usage> {
         cached_read_tokens: row.count("cached_read_tokens")?,
         cached_write_tokens: row.count("cached_write_tokens")?,
         cost_micros: row.get("cost_micros")?,
-    })
-}
-
-fn incident_view(row: &Row<'_>) -> rusqlite::Result<IncidentView> {
-    Ok(IncidentView {
-        incident: Incident {
-            scope: row.scope()?,
-            workspace: row.text_opt("workspace")?,
-            budget: row.reference("budget")?,
-            window: row.get("window")?,
-            kind: row.text("kind")?,
-            spent: row.money("spent_micros")?,
-            ceiling: row.money("ceiling_micros")?,
-        },
-        at: row.at("at")?,
     })
 }

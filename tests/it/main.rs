@@ -11,7 +11,7 @@ mod plan;
 mod process;
 mod schemas;
 mod sim;
-mod stream;
 mod store;
+mod stream;
 mod validate;
 mod world;

@@ -310,17 +310,17 @@ CREATE INDEX runs_by_lineage ON runs (retry_of) WHERE retry_of IS NOT NULL;
 
 -- The worktrees of a run, before and after.
 CREATE TABLE run_trees (
-  run       TEXT NOT NULL REFERENCES runs (id),
-  worktree  TEXT NOT NULL,
-  repo      TEXT NOT NULL,
-  repo_name TEXT NOT NULL,
-  path      TEXT NOT NULL,
-  branch    TEXT NOT NULL,
-  base      TEXT NOT NULL,                            -- where the branch started
-  start_head     TEXT,                                -- before launch; NULL: not looked at
-  start_is_dirty INTEGER CHECK (start_is_dirty IN (0, 1)), -- before launch; NULL: not looked at
-  head      TEXT,                                     -- when the run closed; NULL: not looked at
-  is_dirty  INTEGER CHECK (is_dirty IN (0, 1)),       -- when the run closed; NULL: not looked at
+  run            TEXT NOT NULL REFERENCES runs (id),
+  worktree       TEXT NOT NULL,
+  repo           TEXT NOT NULL,
+  repo_name      TEXT NOT NULL,
+  path           TEXT NOT NULL,
+  branch         TEXT NOT NULL,
+  base           TEXT NOT NULL,                             -- where the branch started
+  start_head     TEXT,                                      -- before launch; NULL: not looked at
+  start_is_dirty INTEGER CHECK (start_is_dirty IN (0, 1)),  -- before launch; NULL: not looked at
+  head           TEXT,                                      -- after the run; NULL: not looked at
+  is_dirty       INTEGER CHECK (is_dirty IN (0, 1)),        -- after the run; NULL: not looked at
   PRIMARY KEY (run, worktree)
 ) STRICT, WITHOUT ROWID;
 

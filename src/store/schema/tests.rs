@@ -16,11 +16,11 @@ use crate::model::spec::{BudgetScopeKind, Priority};
 use crate::model::ticket::TicketStatus;
 use crate::model::wake::{WakeReason, WakeState};
 use crate::store::close::Pricing;
+use crate::store::message::AuthorKind;
 use crate::store::operator::OverrideKind;
 use crate::store::outbox::DeliveryState;
 use crate::store::revision::RevisionState;
 use crate::store::status::SubjectKind;
-use crate::store::wake::AuthorKind;
 
 fn names<E: IntoEnumIterator + Display>() -> Vec<String> {
     E::iter().map(|variant| variant.to_string()).collect()
@@ -86,6 +86,7 @@ fn expected() -> BTreeMap<&'static str, Vec<String>> {
         ("roots.phase", names::<TreePhase>()),
         ("run_events.type", event_names()),
         ("run_trees.is_dirty", flag()),
+        ("run_trees.start_is_dirty", flag()),
         ("runs.end_reason", names::<EndReason>()),
         ("runs.error_family", names::<ErrorFamily>()),
         ("runs.is_settled", flag()),

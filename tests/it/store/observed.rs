@@ -9,6 +9,7 @@ use homeostat::model::observed::{
 };
 use homeostat::model::spec::{GitIdentity, Priority};
 use homeostat::model::wake::{Wake, WakeReason};
+use homeostat::store::Store;
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
@@ -93,20 +94,12 @@ prop_compose! {
     }
 }
 
-async fn check(records: Records) {
-    let world = World::empty();
-    let store = &world.store;
-    for wake in &records.wakes {
-        store.record_wake(wake.clone(), None).await.unwrap();
-    }
-    for (key, backoff) in &records.backoffs {
-        store
-            .record_failure(key.clone(), backoff.clone())
-            .await
-            .unwrap();
-    }
+async fn record_worktrees(
+    store: &Store,
+    recorded: &[(WorktreeBackend, bool)],
+) -> BTreeMap<WorktreeId, Worktree> {
     let mut worktrees = BTreeMap::new();
-    for (index, (backend, is_ready)) in records.worktrees.iter().enumerate() {
+    for (index, (backend, is_ready)) in recorded.iter().enumerate() {
         let repo = index.to_string();
         let mut tree = Worktree {
             id: WorktreeId::of(uid("room"), uid(&repo)),
@@ -131,6 +124,22 @@ async fn check(records: Records) {
         }
         worktrees.insert(tree.id, tree);
     }
+    worktrees
+}
+
+async fn check(records: Records) {
+    let world = World::empty();
+    let store = &world.store;
+    for wake in &records.wakes {
+        store.record_wake(wake.clone(), None).await.unwrap();
+    }
+    for (key, backoff) in &records.backoffs {
+        store
+            .record_failure(key.clone(), backoff.clone())
+            .await
+            .unwrap();
+    }
+    let worktrees = record_worktrees(store, &records.worktrees).await;
     let mut pauses = Vec::new();
     for (index, until) in records.pauses.iter().enumerate() {
         let pause = OperatorPause {
@@ -170,6 +179,7 @@ async fn check(records: Records) {
     pauses.retain(|pause| pause.until.is_none_or(|until| until > at(100)));
     assert_eq!(observed.operator_pauses, pauses);
     let root = SpaceRoot {
+        workspace: uid("acme"),
         path: path(),
         phase: TreePhase::Ready,
         overlays,

@@ -41,7 +41,7 @@ async fn an_object_keeps_its_uid_over_edits_and_counts_them() {
     let accepted = accept_into(store, "r2", with(r#"{"role":"x"}"#), 2)
         .await
         .unwrap();
-    assert_eq!(accepted.changed, [agent.clone()]);
+    assert_eq!(accepted.changed, std::slice::from_ref(&agent));
     let second = state().await;
     assert_eq!(second.uid, first.uid);
     assert_eq!((second.generation, second.generation_since), (2, at(2)));
@@ -70,7 +70,7 @@ async fn an_object_that_returns_before_it_is_gone_is_the_same() {
         .uid;
 
     let accepted = accept_into(store, "r2", Vec::new(), 2).await.unwrap();
-    assert_eq!(accepted.removed, [agent.clone()]);
+    assert_eq!(accepted.removed, std::slice::from_ref(&agent));
     let leaving = store.object(agent.clone()).await.unwrap().unwrap();
     assert_eq!(leaving.state.deletion_requested_at, Some(at(2)));
     assert_eq!(leaving.json, None);
@@ -125,7 +125,7 @@ async fn a_revert_of_a_revert_does_not_dispatch_again() {
     let accepted = accept_into(store, "r4", with(r#"{"prompt":"go"}"#), 23)
         .await
         .unwrap();
-    assert_eq!(accepted.created, [dispatch.clone()]);
+    assert_eq!(accepted.created, std::slice::from_ref(&dispatch));
     let back = store.object(dispatch.clone()).await.unwrap().unwrap().state;
     assert_eq!(back.uid, state.uid);
     assert_eq!(back.dispatched_generation, Some(back.generation));

@@ -429,3 +429,55 @@ async fn the_outbox_is_delivered_at_least_once_to_each_consumer() {
     }
     assert_eq!(waiting("other").await, all);
 }
+
+#[tokio::test]
+async fn a_runs_beginning_is_kept_as_first_seen() {
+    let (world, run) = started("a").await;
+    let store = &world.store;
+    let seen = |head: &str| {
+        vec![TreeResult {
+            worktree: worktree().id,
+            head: Some(head.to_owned()),
+            is_dirty: Some(false),
+        }]
+    };
+    assert_eq!(
+        store.begin_trees(run, seen("one")).await.unwrap(),
+        Effect::Applied
+    );
+    assert_eq!(
+        store.begin_trees(run, seen("two")).await.unwrap(),
+        Effect::Unchanged
+    );
+    let beginning = store.beginning_of(run).await.unwrap().unwrap();
+    assert_eq!(beginning.before, seen("one"));
+    assert_eq!(beginning.trees, order(&wake("a")).trees);
+    assert_eq!(beginning.stop_requested, None);
+    let unknown = store.beginning_of(RunId::derived(&["none"])).await.unwrap();
+    assert_eq!(unknown, None);
+}
+
+#[tokio::test]
+async fn a_history_is_the_end_of_a_conversation_and_says_what_is_before() {
+    let (world, run) = started("a").await;
+    let store = &world.store;
+    assert_eq!(
+        store.close_run(close(run, 30)).await.unwrap(),
+        Closed::Closed
+    );
+    store.record_wake(wake("b"), None).await.unwrap();
+    let second = order(&wake("b"));
+    let admission = store.admit(&second, facts(31)).await.unwrap();
+    assert_eq!(admission, Admission::Admitted);
+    assert_eq!(
+        store.close_run(close(second.run, 32)).await.unwrap(),
+        Closed::Closed
+    );
+    let main = ConversationId::main_of(uid("room"));
+    // (limit, runs of the messages, older)
+    for (limit, runs, older) in [(9, vec![run, second.run], 0), (1, vec![second.run], 1)] {
+        let history = store.history(main, limit).await.unwrap();
+        let said: Vec<_> = history.messages.iter().filter_map(|it| it.run).collect();
+        assert_eq!((said, history.older), (runs, older));
+    }
+}

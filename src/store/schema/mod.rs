@@ -12,7 +12,7 @@ use super::error::OpenError;
 const VERSION: i64 = 1;
 /// `PRAGMA application_id`: "HmSt", so that `file` and we can tell our databases.
 const APPLICATION: i64 = 0x486d_5374;
-const INIT: &str = include_str!("migrations/0001_init.sql");
+const INIT: &str = include_str!("../migrations/0001_init.sql");
 
 /// Makes a file that did not exist, with mode 0600.
 pub(super) fn create_new_file(path: &Path) -> std::io::Result<()> {
