@@ -139,80 +139,30 @@ impl Daemon {
         let store = Store::open(&data_dir.join("homeostat.db"))?;
         let host = probe_host(config).await?;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-        let ids: Arc<dyn IdSource> = Arc::new(RandomIds);
-        let tracker = Tracker::new();
         let handle = Handle::new(Arc::clone(&clock), config.debounce);
-        let source = Arc::new(source_of(&config.source));
-        let settings = RunSettings {
-            program,
-            data_dir: data_dir.clone(),
-            layout: host.layout.clone(),
-            path,
-            identity: host.layers.identity,
-            layers: host.layers.clone(),
-            sandbox: host.sandbox.clone(),
-            backend: config.worktree_backend,
-            incarnation: ids.mint().to_string(),
-            grace: GRACE,
+        let parts = Parts {
+            store,
+            clock,
+            ids: Arc::new(RandomIds),
+            tracker: Tracker::new(),
+            handle,
         };
-        let on_change = on_change(&handle);
-        let runs = Runs::new(
-            store.clone(),
-            Arc::clone(&clock),
-            tracker.clone(),
-            settings,
-            Arc::clone(&on_change),
-        );
-        let executor = Executor::new(
-            execute::Settings {
-                layout: host.layout.clone(),
-                backend: config.worktree_backend,
-                user: host.user(),
-                source_base: base_of(&config.source),
-            },
-            store.clone(),
-            runs.clone(),
-            Arc::clone(&clock),
-            tracker.clone(),
-            on_change,
-        );
-        let reconciler = Reconciler::open(
-            loop_settings(config),
-            store.clone(),
-            Arc::clone(&source),
-            Arc::clone(&clock),
-            Arc::clone(&ids),
-            executor,
-            handle.clone(),
-        )
-        .await?;
+        let runs = parts.runs(config, &host, program, path);
+        let source = Arc::new(source_of(&config.source));
+        let reconciler = parts
+            .reconciler(config, &host, &source, runs.clone())
+            .await?;
         let banner = banner(config, &reconciler, &host);
         let status = reconciler.source_status();
-        let facts = facts(config, &host);
-        let levers = levers(&handle, &runs, &status);
-        let control = Control::new(
-            store.clone(),
-            clock,
-            ids,
-            facts,
-            levers,
-            tracker.child_token(),
-        );
-        server::serve(&config.client.socket, control, &tracker)?;
-        let options = WatchOptions {
-            scan_every: config.scan,
-            ..WatchOptions::default()
-        };
-        let hinted = handle.clone();
-        let watcher = Watcher::start(
-            source.as_ref().clone(),
-            manifest::is_manifest_path,
-            options,
-            move || {
-                hinted.source_hint();
-            },
-        )
-        .map_err(BootError::Watch)?;
+        let control = parts.control(config, &host, &runs, &status);
+        server::serve(&config.client.socket, control, &parts.tracker)?;
+        let watcher = parts.watch(config, &source)?;
+        let Parts {
+            store,
+            tracker,
+            handle,
+            ..
+        } = parts;
         drop(tracker.spawn("reconcile", reconciler.run(tracker.child_token())));
         drop(tracker.spawn("purge", purge(host.layout, tracker.child_token())));
         Ok(Self {
@@ -245,6 +195,112 @@ impl Daemon {
     /// What the source last answered.
     pub const fn source(&self) -> &SourceStatus {
         &self.source
+    }
+}
+
+/// What every part of the daemon shares.
+struct Parts {
+    store: Store,
+    clock: Arc<dyn Clock>,
+    ids: Arc<dyn IdSource>,
+    tracker: Tracker,
+    handle: Handle,
+}
+
+impl Parts {
+    /// Whatever ends makes the loop look at its rows.
+    fn on_change(&self) -> OnChange {
+        let handle = self.handle.clone();
+        Arc::new(move |reason| handle.trigger(reason))
+    }
+
+    fn runs(&self, config: &Resolved, host: &Host, program: PathBuf, path: String) -> Runs {
+        let settings = RunSettings {
+            program,
+            data_dir: config.client.data_dir.clone(),
+            layout: host.layout.clone(),
+            path,
+            identity: host.layers.identity,
+            layers: host.layers.clone(),
+            sandbox: host.sandbox.clone(),
+            backend: config.worktree_backend,
+            incarnation: self.ids.mint().to_string(),
+            grace: GRACE,
+        };
+        let (store, clock) = (self.store.clone(), Arc::clone(&self.clock));
+        Runs::new(
+            store,
+            clock,
+            self.tracker.clone(),
+            settings,
+            self.on_change(),
+        )
+    }
+
+    async fn reconciler(
+        &self,
+        config: &Resolved,
+        host: &Host,
+        source: &Arc<Source>,
+        runs: Runs,
+    ) -> Result<Reconciler, BootError> {
+        let settings = execute::Settings {
+            layout: host.layout.clone(),
+            backend: config.worktree_backend,
+            user: host.user(),
+            source_base: base_of(&config.source),
+        };
+        let (store, clock) = (self.store.clone(), Arc::clone(&self.clock));
+        let tracker = self.tracker.clone();
+        let executor = Executor::new(settings, store, runs, clock, tracker, self.on_change());
+        let settings = reconcile::Settings {
+            data_dir: config.client.data_dir.clone(),
+            backend: config.worktree_backend,
+            resync: config.resync,
+        };
+        Ok(Reconciler::open(
+            settings,
+            self.store.clone(),
+            Arc::clone(source),
+            Arc::clone(&self.clock),
+            Arc::clone(&self.ids),
+            executor,
+            self.handle.clone(),
+        )
+        .await?)
+    }
+
+    /// What the API works with.
+    fn control(
+        &self,
+        config: &Resolved,
+        host: &Host,
+        runs: &Runs,
+        source: &SourceStatus,
+    ) -> Control {
+        let facts = Facts {
+            sandbox: host.sandbox.to_string(),
+            worktree_backend: config.worktree_backend,
+        };
+        Control::new(
+            self.store.clone(),
+            Arc::clone(&self.clock),
+            Arc::clone(&self.ids),
+            facts,
+            levers(&self.handle, runs, source),
+            self.tracker.child_token(),
+        )
+    }
+
+    fn watch(&self, config: &Resolved, source: &Source) -> Result<Watcher, BootError> {
+        let options = WatchOptions {
+            scan_every: config.scan,
+            ..WatchOptions::default()
+        };
+        let handle = self.handle.clone();
+        let hint = move || handle.source_hint();
+        Watcher::start(source.clone(), manifest::is_manifest_path, options, hint)
+            .map_err(BootError::Watch)
     }
 }
 
@@ -347,27 +403,6 @@ impl Host {
             gid: self.layers.identity.gid(),
         }
     }
-}
-
-fn loop_settings(config: &Resolved) -> reconcile::Settings {
-    reconcile::Settings {
-        data_dir: config.client.data_dir.clone(),
-        backend: config.worktree_backend,
-        resync: config.resync,
-    }
-}
-
-fn facts(config: &Resolved, host: &Host) -> Facts {
-    Facts {
-        sandbox: host.sandbox.to_string(),
-        worktree_backend: config.worktree_backend,
-    }
-}
-
-/// Whatever ends makes the loop look at its rows.
-fn on_change(handle: &Handle) -> OnChange {
-    let handle = handle.clone();
-    Arc::new(move |reason| handle.trigger(reason))
 }
 
 fn source_of(setting: &SourceSetting) -> Source {

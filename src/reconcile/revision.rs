@@ -3,13 +3,15 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use jiff::Timestamp;
+
 use super::{ReconcileError, Reconciler};
 use crate::diagnostic::{Diagnostic, Severity, render};
-use crate::manifest::{self, Loaded, ManifestFile};
+use crate::manifest::{self, ManifestFile};
 use crate::model::chain::chain;
 use crate::model::crash::{CrashPoint, crash_point};
 use crate::model::desired::Catalog;
-use crate::model::kind::{ObjectRef, Revision};
+use crate::model::kind::Revision;
 use crate::plan::PlanInput;
 use crate::plan::judge::{Approval, Verdict, judge};
 use crate::source::Snapshot;
@@ -119,6 +121,7 @@ impl Reconciler {
         self.status.set(|answer| answer.failure = Some(message));
     }
 
+    /// Decodes a new revision, and judges it if it has no faults.
     async fn take(&mut self, snapshot: Snapshot) -> Result<Outcome, ReconcileError> {
         let Snapshot {
             revision,
@@ -140,9 +143,36 @@ impl Reconciler {
         if let Some(first) = first_error(&loaded.diagnostics) {
             let (findings, first) = (loaded.diagnostics.len(), place(first));
             tracing::warn!(%revision, findings, first, "revision rejected");
-            noted(self.store.reject(revision, report, now).await?);
+            noted(&self.store.reject(revision, report, now).await?);
             return Ok(Outcome::Rejected);
         }
+        let first_revision = match self.judge(&revision, &loaded.catalog, now).await? {
+            Verdict::Accept {
+                first_revision_held: true,
+            } => FirstObjects::Hold,
+            Verdict::Accept {
+                first_revision_held: false,
+            } => FirstObjects::Run,
+            Verdict::Hold { message, .. } => return self.hold(revision, message, now).await,
+        };
+        let accept = Accept {
+            revision,
+            documents: loaded.documents,
+            author: author.map(|author| format!("{} <{}>", author.name, author.email)),
+            committed_at,
+            first_revision,
+            now,
+        };
+        self.accept(accept, loaded.catalog).await
+    }
+
+    /// The prune guard's word on a revision without faults.
+    async fn judge(
+        &self,
+        revision: &Revision,
+        catalog: &Catalog,
+        now: Timestamp,
+    ) -> Result<Verdict, ReconcileError> {
         let observed = self.store.observe(now).await?;
         let is_approved = self.store.is_approved(revision.clone()).await?;
         let approval = if is_approved {
@@ -150,52 +180,47 @@ impl Reconciler {
         } else {
             Approval::None
         };
-        let input = PlanInput {
-            catalog: &loaded.catalog,
-            observed: &observed,
-            now,
-        };
-        let first_revision = match judge(&input, approval) {
-            Verdict::Accept {
-                first_revision_held: true,
-            } => FirstObjects::Hold,
-            Verdict::Accept {
-                first_revision_held: false,
-            } => FirstObjects::Run,
-            Verdict::Hold { message, .. } => {
-                tracing::warn!(%revision, message, "revision held");
-                noted(self.store.hold_revision(revision, message, now).await?);
-                return Ok(Outcome::Held);
-            }
-        };
-        let Loaded {
-            documents, catalog, ..
-        } = loaded;
-        let accept = Accept {
-            revision: revision.clone(),
-            documents,
-            author: author.map(|author| format!("{} <{}>", author.name, author.email)),
-            committed_at,
-            first_revision,
-            now,
-        };
+        Ok(judge(
+            &PlanInput {
+                catalog,
+                observed: &observed,
+                now,
+            },
+            approval,
+        ))
+    }
+
+    async fn hold(
+        &self,
+        revision: Revision,
+        message: String,
+        now: Timestamp,
+    ) -> Result<Outcome, ReconcileError> {
+        tracing::warn!(%revision, message, "revision held");
+        noted(&self.store.hold_revision(revision, message, now).await?);
+        Ok(Outcome::Held)
+    }
+
+    /// Makes the revision the desired state.
+    async fn accept(
+        &mut self,
+        accept: Accept,
+        catalog: Catalog,
+    ) -> Result<Outcome, ReconcileError> {
+        let (revision, now) = (accept.revision.clone(), accept.now);
         let accepted = match self.store.accept(accept, Arc::clone(&self.ids)).await {
             Ok(accepted) => accepted,
             Err(conflict @ StoreError::UidConflict { .. }) => {
-                let message = chain(&conflict);
-                tracing::warn!(%revision, message, "revision held");
-                noted(self.store.hold_revision(revision, message, now).await?);
-                return Ok(Outcome::Held);
+                return self.hold(revision, chain(&conflict), now).await;
             }
             Err(error) => return Err(error.into()),
         };
         crash_point(CrashPoint::RevisionAccepted);
-        let count = |list: &[ObjectRef]| list.len();
         tracing::info!(
             %revision,
-            created = count(&accepted.created),
-            changed = count(&accepted.changed),
-            removed = count(&accepted.removed),
+            created = accepted.created.len(),
+            changed = accepted.changed.len(),
+            removed = accepted.removed.len(),
             "revision accepted"
         );
         self.accepted = Some((revision, Arc::new(catalog)));
@@ -221,7 +246,7 @@ fn place(diagnostic: &Diagnostic) -> String {
 }
 
 /// The verdict on a revision is the same however often it is recorded.
-fn noted(effect: Effect) {
+const fn noted(effect: &Effect) {
     match effect {
         Effect::Applied | Effect::Unchanged | Effect::Stale(_) => {}
     }

@@ -93,17 +93,17 @@ pub(crate) fn run(args: &Args, host: &Host, ui: &mut Ui) -> CliResult {
     ui.say(format!("demo: working in {}", place.root.display()));
     place.write_repositories()?;
     let config = place.settings(host, ui)?;
-    let is_done = runtime()?.block_on(watch(&config, host, ui))?;
-    if !is_done {
+    let Some(last_run) = runtime()?.block_on(watch(&config, host, ui))? else {
         let message = format!("the demo did not finish within {} s", TIME_MAX.as_secs());
         return Err(CliError::new(Kind::Internal, message)
             .hint(format!("its state is in {}", place.root.display())));
-    }
-    place.show(host, ui)
+    };
+    place.show(&last_run, host, ui)
 }
 
-/// Starts the daemon, tells what happens, and stops it when all work is done; whether it was.
-async fn watch(config: &Resolved, host: &Host, ui: &mut Ui) -> CliResult<bool> {
+/// Starts the daemon, tells what happens, and stops it when all work is done. The last run's id;
+/// none when time was up first.
+async fn watch(config: &Resolved, host: &Host, ui: &mut Ui) -> CliResult<Option<String>> {
     let daemon = daemon::start(config, host).await?;
     ui.say(daemon.banner());
     let told = tell(&daemon, ui).await;
@@ -111,10 +111,10 @@ async fn watch(config: &Resolved, host: &Host, ui: &mut Ui) -> CliResult<bool> {
     told.or_fail(Kind::Internal, "failed to follow the daemon")
 }
 
-async fn tell(daemon: &Daemon, ui: &mut Ui) -> Result<bool, StoreError> {
+async fn tell(daemon: &Daemon, ui: &mut Ui) -> Result<Option<String>, StoreError> {
     let clock = SystemClock;
     let (store, started) = (daemon.store(), clock.monotonic());
-    let mut seen = 0;
+    let (mut seen, mut last_run) = (0, None);
     loop {
         let elapsed = clock.monotonic().saturating_sub(started);
         for event in store.outbox_after(seen, 100).await? {
@@ -122,12 +122,15 @@ async fn tell(daemon: &Daemon, ui: &mut Ui) -> Result<bool, StoreError> {
             if let Some(line) = line(store, &event).await? {
                 ui.say(format!("{:>5.1}s  {line}", elapsed.as_secs_f64()));
             }
+            if event.r#type == DomainEventType::AgentRunCompleted {
+                last_run = Some(event.subject);
+            }
         }
         if is_done(store, clock.now()).await? {
-            return Ok(true);
+            return Ok(last_run);
         }
         if elapsed > TIME_MAX {
-            return Ok(false);
+            return Ok(None);
         }
         tokio::time::sleep(LOOK_EVERY).await;
     }
@@ -291,7 +294,7 @@ impl Place {
     }
 
     /// The tables, each under the command that shows it, then what to try next.
-    fn show(&self, host: &Host, ui: &mut Ui) -> CliResult {
+    fn show(&self, last_run: &str, host: &Host, ui: &mut Ui) -> CliResult {
         let data_dir = self.data_dir().to_string_lossy().into_owned();
         for command in [
             &["get", "agents"][..],
@@ -307,9 +310,8 @@ impl Place {
         ui.line(format!(
             "\nTry next:\n  \
              homeostat --data-dir {data_dir} why agent/shop/max\n  \
-             git -C {}/workspaces/*/spaces/*/repos/storefront log --oneline\n  \
-             homeostat init my-fleet",
-            data_dir
+             homeostat --data-dir {data_dir} transcript {last_run}\n  \
+             homeostat init my-fleet"
         ))?;
         Ok(Exit::Fine)
     }
