@@ -192,6 +192,9 @@ fn provisioned(view: &View<'_>, space: &SpaceView<'_>, wake: &Wake) -> Result<Ro
             None => lacking.push(format!("the worktree of {name}")),
         }
     }
+    for name in &space.awaited {
+        lacking.push(format!("{name}, which is being removed and declared again"));
+    }
     if let (Some(overlay), true) = (overlay, lacking.is_empty()) {
         let overlay = overlay.clone();
         return Ok(Room { overlay, trees });

@@ -109,6 +109,8 @@ pub(super) struct SpaceView<'a> {
     pub(super) workspace_name: &'a Name,
     /// Its allowlist, by repo name.
     pub(super) repos: BTreeMap<&'a Name, RepoView<'a>>,
+    /// Repos of its allowlist that are not there: removed, declared again, and not yet forgotten.
+    pub(super) awaited: Vec<Name>,
 }
 
 impl SpaceView<'_> {
@@ -215,19 +217,26 @@ impl<'a> View<'a> {
                 continue;
             };
             let names = catalog.repos_of_space(reference);
-            let repos = names.iter().filter_map(|name| {
-                let sought = sibling(reference, Kind::Repo, name);
-                let (found, resource) = catalog.repos.get_key_value(&sought)?;
-                let state = observed.active(found)?;
-                Some((&found.name, RepoView { resource, state }))
-            });
+            let mut repos = BTreeMap::new();
+            let mut awaited = Vec::new();
+            for name in names {
+                let sought = sibling(reference, Kind::Repo, &name);
+                let declared = catalog.repos.get_key_value(&sought);
+                match (declared, observed.active(&sought)) {
+                    (Some((found, resource)), Some(state)) => {
+                        repos.insert(&found.name, RepoView { resource, state });
+                    }
+                    _ => awaited.push(name),
+                }
+            }
             let space = SpaceView {
                 reference,
                 resource,
                 state,
                 workspace,
                 workspace_name,
-                repos: repos.collect(),
+                repos,
+                awaited,
             };
             self.spaces.insert(state.uid, space);
         }

@@ -22,7 +22,7 @@ impl Facts<'_> {
             let message = format!("{}: {}", failure.code, failure.message);
             return no(KIND, ConditionReason::ProvisionFailed, message);
         }
-        if !wanted.is_empty() {
+        if !wanted.is_empty() || !space.awaited.is_empty() {
             let message = "its root or its worktrees are being made";
             return no(KIND, ConditionReason::Provisioning, message);
         }
