@@ -2,11 +2,12 @@
 //!
 //! Fetching goes through the source's `upload-pack`, which only reads. The source's branches are
 //! kept as `refs/source/heads/*`, its `HEAD` as `refs/source/HEAD`, its tags under their own
-//! names; `refs/homeostat/*` are ours (salvaged work, bases of live worktrees) and no fetch touches
-//! them. Objects are never dropped: repacking keeps what is unreachable.
+//! names; `refs/homeostat/base/*` are ours (bases of live worktrees) and no fetch touches them.
+//! Objects are never dropped: repacking keeps what is unreachable.
 
 use std::fs;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::layout::{Layout, PRIVATE, ensure_directory};
@@ -113,21 +114,55 @@ pub(super) fn ensure(layout: &Layout, repo: Uid, source: &Source) -> Result<Cach
 }
 
 fn create(path: &Path) -> Result<(), CacheError> {
-    let make = |source| CacheError::Make {
-        path: path.to_owned(),
-        source,
-    };
+    create_bare(path, None).map_err(|error| match error {
+        CreateError::System(source) => CacheError::Make {
+            path: path.to_owned(),
+            source,
+        },
+        CreateError::Git(source) => CacheError::Read {
+            path: path.to_owned(),
+            source,
+        },
+    })
+}
+
+/// Why a bare repository of ours could not be made.
+pub(super) enum CreateError {
+    System(io::Error),
+    Git(GitError),
+}
+
+impl From<io::Error> for CreateError {
+    fn from(error: io::Error) -> Self {
+        Self::System(error)
+    }
+}
+
+/// Makes the repository for saved work if there is none. It sees the cache's objects; the cache
+/// does not see its.
+pub(super) fn create_salvage(path: &Path, cache: &Path) -> Result<(), CreateError> {
+    if path.exists() {
+        return Ok(());
+    }
+    create_bare(path, Some(cache))
+}
+
+fn create_bare(path: &Path, borrow_from: Option<&Path>) -> Result<(), CreateError> {
     let part = path.with_extension("part");
-    remove_leftover(&part).map_err(make)?;
-    ensure_directory(&part, PRIVATE).map_err(make)?;
+    remove_leftover(&part)?;
+    ensure_directory(&part, PRIVATE)?;
     let init = Git::new(&part, "init")
         .args(["--quiet", "--bare", "--template=", "--object-format=sha1"])
         .env("GIT_DEFAULT_REF_FORMAT", "files");
-    init.run().map_err(|source| CacheError::Read {
-        path: path.to_owned(),
-        source,
-    })?;
-    fs::rename(&part, path).map_err(make)
+    init.run().map_err(CreateError::Git)?;
+    if let Some(name) = borrow_from.and_then(Path::file_name) {
+        // Both lie side by side, so the data directory can be moved.
+        let objects = Path::new("../..").join(name).join("objects");
+        let line = [objects.as_os_str().as_bytes(), b"\n"].concat();
+        fs::create_dir_all(part.join("objects/info"))?;
+        fs::write(part.join("objects/info/alternates"), line)?;
+    }
+    Ok(fs::rename(&part, path)?)
 }
 
 /// Removes what a predecessor left half made at a path that is only ever ours.

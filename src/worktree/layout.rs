@@ -4,6 +4,7 @@
 //! <data>/                                             0711
 //!   repos/                                            0700  nothing beneath is for agents
 //!     <repo uid>/cache.git                                  bare, fetched from the source
+//!     <repo uid>/salvage.git                                bare, work saved from worktrees
 //!     <repo uid>/seeds/<tree id>/                           a frozen checkout, with its marker
 //!   workspaces/<uid>/spaces/<uid>/                    0711  a space's root, with its marker
 //!     repos/<repo name>, repos/<repo name>.homeostat        a worktree, its marker beside it
@@ -82,6 +83,11 @@ impl Layout {
     /// The cache of a repo.
     pub fn cache(&self, repo: Uid) -> PathBuf {
         self.repo(repo).join("cache.git")
+    }
+
+    /// The repository of work that was saved from a repo's worktrees.
+    pub fn salvage(&self, repo: Uid) -> PathBuf {
+        self.repo(repo).join("salvage.git")
     }
 
     /// The seeds of a repo.

@@ -1,19 +1,25 @@
 //! Saves what an agent did and did not hand over, before its tree goes.
 //!
-//! Everything ends up below one commit in the cache, under
-//! `refs/homeostat/salvage/<space>/<time>`: its tree is the working tree with every file that no
-//! ignore rule covers; its first parent is `HEAD`; its other parents are what else would be lost
-//! (other branches, stash entries, the index where it differs, repositories inside the tree), each
-//! named in its message. The commit is made by confined git as the run user and reaches the cache
-//! as a bundle, checked on the way in.
+//! Everything ends up below one commit, under `refs/homeostat/salvage/<space>/<time>` in a bare
+//! repository beside the cache (which it borrows objects from). Beside, not in: the cache's packs
+//! go into every worktree of the repo, and one space's saved work must not.
+//!
+//! The commit's tree is the working tree with every file that no ignore rule covers; its first
+//! parent is `HEAD`; its other parents are what else would be lost (other branches, stash entries,
+//! the index where it differs, repositories inside the tree), each named in its message. It is
+//! made by confined git as the run user and is taken in as a bundle. What an agent committed may
+//! displease git's own checks: it is taken all the same, since nothing of ours acts on it and
+//! losing it would be worse.
 
 use std::fmt::Write as _;
-use std::io::{self, Write as _};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
+use tempfile::NamedTempFile;
 
+use super::cache::{CreateError, create_salvage};
 use super::inspect::{self, Changes, InspectError};
 use super::layout::Layout;
 use super::lock::RepoLock;
@@ -25,26 +31,8 @@ use crate::model::worktree::{ObjectId, UserIds};
 /// Most things beside `HEAD` that one salvage takes. A tree with more is kept.
 const EXTRAS_MAX: usize = 500;
 
-/// What git's checks dislike and an agent may well have written. Work is saved as it is; nothing
-/// that reads the cache acts on these.
-const TOLERATED: [&str; 16] = [
-    "badTimezone",
-    "badEmail",
-    "missingEmail",
-    "missingNameBeforeEmail",
-    "missingSpaceBeforeDate",
-    "missingSpaceBeforeEmail",
-    "zeroPaddedDate",
-    "zeroPaddedFilemode",
-    "gitmodulesName",
-    "gitmodulesParse",
-    "gitmodulesPath",
-    "gitmodulesSymlink",
-    "gitmodulesUpdate",
-    "gitmodulesUrl",
-    "gitattributesLarge",
-    "gitattributesLineLength",
-];
+/// When the parts of a salvage were made: no time, so that the same parts are the same commits.
+const NO_TIME: Timestamp = Timestamp::UNIX_EPOCH;
 
 /// Why a tree's work could not be saved. The tree must stay.
 #[derive(Debug, thiserror::Error)]
@@ -69,8 +57,8 @@ pub enum SalvageError {
         #[source]
         source: GitError,
     },
-    /// The cache did not take the work.
-    #[error("store the work of {} in the cache", tree.display())]
+    /// The work was not taken in, or the cache could not be asked.
+    #[error("store the work of {}", tree.display())]
     Store {
         /// The tree.
         tree: PathBuf,
@@ -109,7 +97,7 @@ pub struct SalvageRequest {
 /// Saved work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SalvageRef {
-    /// `refs/homeostat/salvage/<space>/<time>` in the repo's cache.
+    /// `refs/homeostat/salvage/<space>/<time>` in the repo's salvage repository.
     pub name: String,
     /// The commit that holds all of it.
     pub commit: ObjectId,
@@ -126,7 +114,6 @@ pub fn salvage(
 ) -> Result<Option<SalvageRef>, SalvageError> {
     let job = Job {
         view: inspect::open(layout, &request.tree, request.user)?,
-        cache: layout.cache(request.repo),
         layout,
         request,
     };
@@ -143,8 +130,11 @@ pub fn salvage(
     let is_dirty = work.is_some() || staged.is_some();
     if let Some(staged) = staged.filter(|staged| Some(staged) != work.as_ref()) {
         let parents: Vec<_> = head.iter().cloned().collect();
-        let commit = job.commit(&staged, &parents, "the index")?;
+        let commit = job.commit(&staged, &parents, "the index", NO_TIME)?;
         extras.push(Extra::new("the index", commit));
+    }
+    if !is_dirty && is_head_saved && extras.is_empty() {
+        return Ok(None);
     }
     if extras.len() > EXTRAS_MAX {
         return Err(SalvageError::TooMany {
@@ -156,14 +146,11 @@ pub fn salvage(
         (None, Some(head)) => job.tree_of(head)?,
         (None, None) => job.written_tree()?,
     };
-    if is_head_saved && extras.is_empty() {
-        let earlier = job.earlier(&tree, head.as_ref())?;
-        if earlier.is_some() || !is_dirty {
-            return Ok(earlier);
-        }
-    }
     let (message, parents) = describe(head, extras);
-    let commit = job.commit(&tree, &parents, &message)?;
+    if let Some(earlier) = job.earlier(&tree, &parents)? {
+        return Ok(Some(earlier));
+    }
+    let commit = job.commit(&tree, &parents, &message, request.now)?;
     job.store(commit).map(Some)
 }
 
@@ -203,7 +190,6 @@ fn describe(head: Option<ObjectId>, extras: Vec<Extra>) -> (String, Vec<ObjectId
 
 struct Job<'a> {
     view: Confined,
-    cache: PathBuf,
     layout: &'a Layout,
     request: &'a SalvageRequest,
 }
@@ -252,12 +238,13 @@ impl Job<'_> {
         self.id(self.view.git("write-tree"))
     }
 
-    /// Whether each object, with all that it needs, is in the cache.
+    /// Whether each object, with all that it needs, came from the source.
     fn is_cached(&self, ids: &[ObjectId]) -> Result<Vec<bool>, SalvageError> {
         if ids.is_empty() {
             return Ok(Vec::new());
         }
-        let check = Git::new(&self.cache, "cat-file").arg("--batch-check=%(objecttype)");
+        let cache = self.layout.cache(self.request.repo);
+        let check = Git::new(&cache, "cat-file").arg("--batch-check=%(objecttype)");
         let answer = check.stdin(lines(ids, "")).run();
         let answer = answer.map_err(|source| self.store_error(source))?;
         let answers: Vec<bool> = answer
@@ -273,7 +260,7 @@ impl Job<'_> {
         }
     }
 
-    /// Refs and stash entries whose commits the cache does not have.
+    /// Refs and stash entries whose commits did not come from the source.
     fn unsaved_refs(&self) -> Result<Vec<Extra>, SalvageError> {
         let Some(refs) = self.view.refs() else {
             return Ok(Vec::new());
@@ -292,7 +279,7 @@ impl Job<'_> {
         self.unsaved(&found)
     }
 
-    /// Those of `found` that lead to a commit which the cache does not have.
+    /// Those of `found` that lead to a commit that did not come from the source.
     fn unsaved(&self, found: &[(String, ObjectId)]) -> Result<Vec<Extra>, SalvageError> {
         let ids: Vec<_> = found.iter().map(|(_, id)| id.clone()).collect();
         let cached = self.is_cached(&ids)?;
@@ -425,7 +412,7 @@ impl Job<'_> {
             })
             .collect();
         let (message, parents) = describe(head, self.unsaved(&tips)?);
-        let commit = self.commit(&tree, &parents, &message)?;
+        let commit = self.commit(&tree, &parents, &message, NO_TIME)?;
         Ok(Extra::new(format!("the repository in {name:?}"), commit))
     }
 
@@ -434,8 +421,9 @@ impl Job<'_> {
         tree: &ObjectId,
         parents: &[ObjectId],
         message: &str,
+        time: Timestamp,
     ) -> Result<ObjectId, SalvageError> {
-        let date = format!("@{} +0000", self.request.now.as_second());
+        let date = format!("@{} +0000", time.as_second());
         let mut git = self.view.git("commit-tree").arg(tree.as_str());
         for parent in parents {
             git = git.args(["-p", parent.as_str()]);
@@ -460,13 +448,17 @@ impl Job<'_> {
         format!("refs/homeostat/salvage/{}/", self.request.space)
     }
 
-    /// A salvage of the same tree on the same `HEAD`, made before a crash.
+    /// A salvage of the same work, made before a crash.
     fn earlier(
         &self,
         tree: &ObjectId,
-        head: Option<&ObjectId>,
+        parents: &[ObjectId],
     ) -> Result<Option<SalvageRef>, SalvageError> {
-        let list = Git::new(&self.cache, "for-each-ref")
+        let saved = self.layout.salvage(self.request.repo);
+        if !saved.exists() {
+            return Ok(None);
+        }
+        let list = Git::new(&saved, "for-each-ref")
             .args([
                 "--format=%(objectname) %(tree) %(refname) %(parent)",
                 &self.prefix(),
@@ -478,8 +470,9 @@ impl Job<'_> {
             let mut words = line.split(' ');
             let commit = words.next()?.parse().ok()?;
             let (its_tree, name) = (words.next()?, words.next()?);
-            let parent = words.next().filter(|parent| !parent.is_empty());
-            let is_same = its_tree == tree.as_str() && parent == head.map(ObjectId::as_str);
+            let its_parents = words.filter(|word| !word.is_empty());
+            let is_same =
+                its_tree == tree.as_str() && its_parents.eq(parents.iter().map(ObjectId::as_str));
             is_same.then(|| SalvageRef {
                 name: name.to_owned(),
                 commit,
@@ -488,61 +481,69 @@ impl Job<'_> {
         Ok(found)
     }
 
-    /// Brings the commit into the cache, under its name.
+    /// Takes the commit in, under its name.
     fn store(&self, commit: ObjectId) -> Result<SalvageRef, SalvageError> {
         let time = self.request.now.strftime("%Y%m%dT%H%M%S%3fZ");
         let name = format!("{}{time}", self.prefix());
+        let bundle = self.bundle(&name, &commit)?;
+        let repo = self.layout.repo(self.request.repo);
+        let _lock = RepoLock::exclusive(&repo).map_err(|source| self.write_error(source))?;
+        let saved = self.layout.salvage(self.request.repo);
+        create_salvage(&saved, &self.layout.cache(self.request.repo)).map_err(
+            |error| match error {
+                CreateError::System(source) => self.write_error(source),
+                CreateError::Git(source) => self.store_error(source),
+            },
+        )?;
+        let fetch = |checks: &str| {
+            Git::new(&saved, "fetch")
+                .args([
+                    "--quiet",
+                    "--no-tags",
+                    "--no-write-fetch-head",
+                    "--atomic",
+                    "--",
+                ])
+                .arg(bundle.path())
+                .arg(format!("{name}:{name}"))
+                .setting(format!("fetch.fsckObjects={checks}"))
+                .setting("fetch.unpackLimit=1")
+                .limits(Limits::WORK)
+                .run()
+        };
+        let stored = fetch("true").or_else(|_displeased| fetch("false"));
+        stored.map_err(|source| self.store_error(source))?;
+        Ok(SalvageRef { name, commit })
+    }
+
+    /// A bundle of `commit` as `name`, in a file of ours, without what the source gave us.
+    fn bundle(&self, name: &str, commit: &ObjectId) -> Result<NamedTempFile, SalvageError> {
         self.view
-            .write_ref(&name, &commit)
+            .write_ref(name, commit)
             .map_err(|source| self.write_error(source))?;
         let bundle = tempfile::Builder::new()
             .prefix("salvage-")
             .tempfile_in(self.layout.build());
         let bundle = bundle.map_err(|source| self.write_error(source))?;
         let output = bundle.reopen().map_err(|source| self.write_error(source))?;
-        let base = self.request.base.as_str();
-        let has_base = self
+        let base = &self.request.base;
+        let is_in_tree = self
             .view
             .git("cat-file")
             .args(["-e", &format!("{base}^{{commit}}")]);
-        let has_base = has_base
+        let is_in_tree = is_in_tree
             .output()
             .map_err(|source| self.pack_error(source))?;
         let mut pack = self
             .view
             .git("bundle")
-            .args(["create", "--quiet", "-", &name]);
-        if has_base.is_success() && self.is_cached(std::slice::from_ref(&self.request.base))?[0] {
-            pack = pack.args(["--not", base]);
+            .args(["create", "--quiet", "-", name]);
+        if is_in_tree.is_success() && self.is_cached(std::slice::from_ref(base))?[0] {
+            pack = pack.args(["--not", base.as_str()]);
         }
         let pack = pack.stdout_to(output).limits(Limits::WORK).run();
         pack.map_err(|source| self.pack_error(source))?;
-        bundle
-            .as_file()
-            .flush()
-            .map_err(|source| self.write_error(source))?;
-        let repo = self.layout.repo(self.request.repo);
-        let _lock = RepoLock::exclusive(&repo).map_err(|source| self.write_error(source))?;
-        let mut fetch = Git::new(&self.cache, "fetch");
-        for tolerated in TOLERATED {
-            fetch = fetch.setting(format!("fetch.fsck.{tolerated}=warn"));
-        }
-        let fetch = fetch
-            .args([
-                "--quiet",
-                "--no-tags",
-                "--no-write-fetch-head",
-                "--atomic",
-                "--",
-            ])
-            .arg(bundle.path())
-            .arg(format!("{name}:{name}"))
-            .setting("fetch.fsckObjects=true")
-            .setting("fetch.unpackLimit=1")
-            .limits(Limits::WORK)
-            .run();
-        fetch.map_err(|source| self.store_error(source))?;
-        Ok(SalvageRef { name, commit })
+        Ok(bundle)
     }
 }
 

@@ -225,7 +225,10 @@ fn refuse_partial(path: &Path) -> Result<(), SourceError> {
         path: path.to_owned(),
         source,
     };
-    let promisor = Git::new(path, "config").args(["--get", "extensions.partialClone"]);
+    let promisor = Git::new(path, "config").args([
+        "--get-regexp",
+        r"^(extensions\.partialclone|remote\..*\.promisor)$",
+    ]);
     if !promisor.output().map_err(git_error)?.is_success() {
         return Ok(());
     }

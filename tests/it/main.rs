@@ -14,4 +14,5 @@ mod sim;
 mod store;
 mod stream;
 mod validate;
+mod worktree;
 mod world;
