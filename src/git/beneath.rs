@@ -7,8 +7,9 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
+use std::time::SystemTime;
 
-use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2};
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
 
 /// Pins a directory that we created, by its absolute path. The last component is not followed.
 pub(crate) fn open_root(path: &Path) -> io::Result<OwnedFd> {
@@ -34,25 +35,33 @@ pub(crate) fn open_directory(root: impl AsFd, path: &[u8]) -> io::Result<OwnedFd
 /// # Errors
 /// `InvalidData` when it is something else than a regular file, or longer than `bytes_max`.
 pub(crate) fn read(root: impl AsFd, path: &[u8], bytes_max: u64) -> io::Result<Option<Vec<u8>>> {
+    Ok(read_dated(root, path, bytes_max)?.map(|(bytes, _)| bytes))
+}
+
+/// The same, with when it was last written.
+pub(crate) fn read_dated(
+    root: impl AsFd,
+    path: &[u8],
+    bytes_max: u64,
+) -> io::Result<Option<(Vec<u8>, SystemTime)>> {
     // A FIFO must not block us, a terminal must not become ours.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = match open(root, path, flags) {
-        Ok(file) => file,
+        Ok(file) => File::from(file),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
     };
-    if FileType::from_raw_mode(fstat(&file)?.st_mode) != FileType::RegularFile {
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
         return Err(io::Error::new(
             io::ErrorKind::InvalidData,
             "not a regular file",
         ));
     }
     let mut bytes = Vec::new();
-    let length = File::from(file)
-        .take(bytes_max + 1)
-        .read_to_end(&mut bytes)?;
+    let length = file.take(bytes_max + 1).read_to_end(&mut bytes)?;
     if u64::try_from(length).is_ok_and(|length| length <= bytes_max) {
-        Ok(Some(bytes))
+        Ok(Some((bytes, metadata.modified()?)))
     } else {
         Err(io::Error::new(io::ErrorKind::InvalidData, "too long"))
     }

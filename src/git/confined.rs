@@ -15,6 +15,7 @@ use std::io::{self, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{PermissionsExt, chown, fchown};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use tempfile::TempDir;
 
@@ -150,12 +151,17 @@ impl Confined {
     /// Gives git an index to start from; to be called once, before the first run. Without one it
     /// starts from an empty index.
     ///
+    /// Git believes the stat data of an entry that is older than the index, and reads the file of
+    /// one that isn't: it tells times apart by the second only. So a copy must say of itself when
+    /// the original was written, or changes of that second stay hidden.
+    ///
     /// # Errors
     /// What the system said.
-    pub fn write_index(&self, bytes: &[u8]) -> io::Result<()> {
+    pub fn write_index(&self, bytes: &[u8], written: SystemTime) -> io::Result<()> {
         // The directory is the run user's: never open a name there that may exist.
         let mut file = File::create_new(self.scratch.path().join("rw/index"))?;
         file.write_all(bytes)?;
+        file.set_modified(written)?;
         if rustix::process::geteuid().is_root() {
             fchown(&file, Some(self.user.uid), Some(self.user.gid))?;
         }

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use super::engine::index::Index;
 use super::layout::Layout;
@@ -83,7 +84,7 @@ pub fn inspect(
     base: &ObjectId,
     user: UserIds,
 ) -> Result<TreeFacts, InspectError> {
-    let view = open(layout, tree, user)?;
+    let view = open(layout, tree, user, Trust::Stat)?;
     let changes = Changes::read(&view)?;
     let head = view.refs().and_then(|refs| refs.head_id()).cloned();
     let git_error = |source| git_error(&view, source);
@@ -123,20 +124,37 @@ pub fn inspect(
     })
 }
 
+/// What is believed of an index that an agent may have written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Trust {
+    /// Its stat data, as git itself would.
+    Stat,
+    /// Nothing: every file is read.
+    Nothing,
+}
+
 /// Prepares to look at `tree`, with a copy of its index from which nothing is hidden.
-pub(super) fn open(layout: &Layout, tree: &Path, user: UserIds) -> Result<Confined, InspectError> {
+pub(super) fn open(
+    layout: &Layout,
+    tree: &Path,
+    user: UserIds,
+    trust: Trust,
+) -> Result<Confined, InspectError> {
     let view = Confined::open(tree, &layout.build(), user)?;
-    let index = beneath::open_root(tree)
-        .and_then(|root| beneath::read(&root, b".git/index", INDEX_BYTES_MAX));
-    let index = index
-        .ok()
-        .flatten()
-        .and_then(|bytes| Index::parse(bytes).ok());
+    let found = beneath::open_root(tree)
+        .and_then(|root| beneath::read_dated(root, b".git/index", INDEX_BYTES_MAX));
+    let found = found.ok().flatten();
+    let index = found.and_then(|(bytes, written)| Some((Index::parse(bytes).ok()?, written)));
     let head = view.refs().and_then(|refs| refs.head_id()).cloned();
     match (index, head) {
-        (Some(mut index), _) => {
+        (Some((mut index, written)), _) => {
+            let written = match trust {
+                Trust::Stat => written,
+                // No entry is older, so none is believed. (Zero would say "time unknown".)
+                Trust::Nothing => SystemTime::UNIX_EPOCH + Duration::from_secs(1),
+            };
             index.unhide();
-            view.write_index(&index.seal())
+            view.write_index(&index.seal(), written)
                 .map_err(|source| InspectError::Index {
                     tree: tree.to_owned(),
                     source,

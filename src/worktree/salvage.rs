@@ -20,7 +20,7 @@ use jiff::Timestamp;
 use tempfile::NamedTempFile;
 
 use super::cache::{CreateError, create_salvage};
-use super::inspect::{self, Changes, InspectError};
+use super::inspect::{self, Changes, InspectError, Trust};
 use super::layout::Layout;
 use super::lock::RepoLock;
 use crate::git::command::{Git, GitError, Limits};
@@ -113,7 +113,7 @@ pub fn salvage(
     request: &SalvageRequest,
 ) -> Result<Option<SalvageRef>, SalvageError> {
     let job = Job {
-        view: inspect::open(layout, &request.tree, request.user)?,
+        view: inspect::open(layout, &request.tree, request.user, Trust::Nothing)?,
         layout,
         request,
     };

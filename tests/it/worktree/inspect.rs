@@ -25,6 +25,9 @@ fn facts_follow_what_the_agent_does() {
     };
     assert_eq!(look(), clean);
     assert!(!look().is_changed_since(&made.base));
+    // Of the same length, in the same second as the checkout: git must not believe the time.
+    agent_write(&tree.join("plain"), "dirty");
+    assert_eq!(look().modified, 1);
 
     agent_write(&tree.join("plain"), "changed");
     agent_write(&tree.join("new"), "new");

@@ -165,7 +165,7 @@ fn deleting_is_bounded_follows_no_link_and_masters_any_mode() {
         fs::write(entry.join(number.to_string()), "x").unwrap();
     }
     for path in ["locked/inner", "locked"] {
-        fs::set_permissions(entry.join(path), Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(entry.join(path), Permissions::from_mode(0o000)).unwrap();
     }
     let total = names(&layout.trash()).len();
     let first = purge(&layout, 7).unwrap();
