@@ -251,7 +251,10 @@ fn judge(kind: Kind, text: &str) -> (Vec<Fault>, Result<Option<Document>, String
 /// Faults that only the schema knows: limits that the types do not carry, and the envelope.
 fn is_schema_only(fault: &Fault) -> bool {
     let is_envelope = fault.path.first() != Some(&"spec".into());
+    // Serde's derive reads a struct from a list of its fields in order, too.
+    let is_struct_by_position = fault.message.ends_with("a mapping, not a list");
     is_envelope
+        || is_struct_by_position
         || matches!(
             fault.code,
             Code::OutOfRange | Code::BadLength | Code::BadFormat | Code::AmbiguousText

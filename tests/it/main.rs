@@ -11,6 +11,7 @@ mod plan;
 mod process;
 mod schemas;
 mod sim;
+mod source;
 mod store;
 mod stream;
 mod validate;
