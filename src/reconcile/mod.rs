@@ -211,36 +211,40 @@ impl Reconciler {
         self.status.clone()
     }
 
-    /// Turns until cancelled. An error of one pass is logged and the pass tried again.
+    /// Turns until cancelled. An error of one pass is logged and the pass tried again; everything
+    /// is looked at now and then without a reason.
     pub async fn run(mut self, token: CancellationToken) {
         self.handle.reconcile_now();
-        loop {
-            let Some(key) = self.next(&token).await else {
-                return;
-            };
+        while let Some(key) = self.next(&token).await {
             let result = match key {
                 Key::Source => self.load_revision().await,
                 Key::Pass => self.pass().await,
             };
-            self.handle.queue().finish(&key);
+            let now = self.clock.monotonic();
+            let mut queue = self.handle.queue();
+            queue.finish(&key);
+            queue.request_at(key, now.saturating_add(self.jittered_resync(now)), "resync");
             if let Err(error) = result {
+                queue.request_at(key, now.saturating_add(RETRY), "failed");
+                drop(queue);
                 tracing::error!(
                     error = &error as &dyn std::error::Error,
                     ?key,
                     "pass failed"
                 );
-                let at = self.clock.monotonic().saturating_add(RETRY);
-                self.handle.queue().request_at(key, at, "failed");
             }
         }
     }
 
+    /// The resync interval, up to a tenth longer: daemons started together drift apart.
+    fn jittered_resync(&self, now: Duration) -> Duration {
+        let resync = self.settings.resync;
+        resync + resync / 10 * (now.subsec_nanos() / 1_000 % 1_000) / 1_000
+    }
+
     /// Waits for the next due key; none when cancelled.
     async fn next(&self, token: &CancellationToken) -> Option<Key> {
-        loop {
-            if token.is_cancelled() {
-                return None;
-            }
+        while !token.is_cancelled() {
             let now = self.clock.monotonic();
             let (taken, next_at) = {
                 let mut queue = self.handle.queue();
@@ -250,18 +254,14 @@ impl Reconciler {
                 tracing::debug!(?key, ?reasons, "turn");
                 return Some(key);
             }
-            let resync = self.settings.resync;
-            let delay = next_at.map_or(resync, |at| at.saturating_sub(now).min(resync));
+            let delay = next_at.map_or(self.settings.resync, |at| at.saturating_sub(now));
             tokio::select! {
                 () = token.cancelled() => return None,
                 () = self.handle.shared.changed.notified() => {}
-                () = tokio::time::sleep(delay) => {
-                    if next_at.is_none_or(|at| at.saturating_sub(now) > resync) {
-                        self.handle.reconcile_now();
-                    }
-                }
+                () = tokio::time::sleep(delay) => {}
             }
         }
+        None
     }
 
     /// One look at everything, and what follows from it.

@@ -56,10 +56,11 @@ impl<K: Ord + Clone> TriggerQueue<K> {
     ) {
         let at_most = now.saturating_add(quiet.saturating_mul(DEBOUNCE_STRETCH));
         let entry = self.due.entry(key).or_insert_with(|| Entry {
-            at: Duration::ZERO,
+            at: at_most,
             at_most,
             reasons: BTreeSet::new(),
         });
+        entry.at_most = entry.at_most.min(at_most);
         entry.at = now.saturating_add(quiet).min(entry.at_most);
         entry.reasons.insert(reason);
     }
@@ -134,6 +135,16 @@ mod tests {
             queue.request_debounced('a', ms(now), ms(5), "event");
         }
         // Ten quiet periods after the first event, however busy it stays.
+        assert_eq!(queue.next_at(), Some(ms(50)));
+    }
+
+    #[test]
+    fn a_debounce_comes_before_a_far_request_and_keeps_its_own_bound() {
+        let mut queue = TriggerQueue::new();
+        queue.request_at('a', ms(60_000), "resync");
+        for now in (0..100).step_by(2) {
+            queue.request_debounced('a', ms(now), ms(5), "event");
+        }
         assert_eq!(queue.next_at(), Some(ms(50)));
     }
 

@@ -71,7 +71,9 @@ fn an_order_leaves_no_choice() {
     let [Action::StartRun(order)] = plan.actions.as_slice() else {
         panic!("{:?}", plan.actions);
     };
-    snapbox::assert_data_eq!(format!("{order:#?}\n"), snapbox::str![[r#"
+    snapbox::assert_data_eq!(
+        format!("{order:#?}\n"),
+        snapbox::str![[r#"
 RunOrder {
     run: RunId(9386aa96-289b-511a-ba5b-d9b8dd186e70),
     wake: WakeId(86aefac2-e7e5-5298-a1d8-2802ec938e9b),
@@ -128,7 +130,8 @@ RunOrder {
     generation: 1,
 }
 
-"#]]);
+"#]]
+    );
 }
 
 /// The first identity in line wins: the caller's, the agent's own, the derived one.
