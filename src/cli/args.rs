@@ -3,8 +3,8 @@
 use clap::{Args, Parser, Subcommand};
 
 use super::commands::{
-    budget, daemon, demo, describe, dispatch, doctor, estop, events, get, init, logs, prompt, runs,
-    schema, send, steer, transcript, validate, version, volume, wait, why,
+    budget, daemon, demo, describe, dispatch, doctor, estop, events, get, init, logs, plan, prompt,
+    runs, schema, send, steer, transcript, validate, version, volume, wait, why,
 };
 
 /// GitOps for coding agents: keep a fleet of agents where a git repository says.
@@ -62,6 +62,7 @@ pub(crate) enum Command {
     Daemon(Box<daemon::Args>),
     Init(init::Args),
     Validate(validate::Args),
+    Plan(plan::Args),
     Schema(schema::Args),
     Get(get::Args),
     Describe(describe::Args),

@@ -50,8 +50,6 @@ pub(crate) enum Kind {
     Usage,
     /// State or policy forbids it.
     Refused,
-    /// What it was planned against has moved on.
-    Stale,
     /// No daemon answers.
     Unreachable,
     /// A bug of ours.
@@ -67,7 +65,6 @@ impl Kind {
             Self::NotFound => 1,
             Self::Usage => 2,
             Self::Refused => 3,
-            Self::Stale => 4,
             Self::Unreachable => 5,
             Self::Internal => 70,
             Self::Configuration => 78,
@@ -186,12 +183,11 @@ mod tests {
             Kind::NotFound,
             Kind::Usage,
             Kind::Refused,
-            Kind::Stale,
             Kind::Unreachable,
             Kind::Internal,
             Kind::Configuration,
         ];
-        assert_eq!(kinds.map(Kind::code), [1, 2, 3, 4, 5, 70, 78]);
+        assert_eq!(kinds.map(Kind::code), [1, 2, 3, 5, 70, 78]);
     }
 
     #[test]

@@ -7,8 +7,8 @@ use clap::Parser;
 
 use super::args::{Cli, Command};
 use super::commands::{
-    budget, daemon, demo, describe, dispatch, doctor, estop, events, get, init, logs, prompt, runs,
-    schema, send, steer, transcript, validate, version, volume, wait, why,
+    budget, daemon, demo, describe, dispatch, doctor, estop, events, get, init, logs, plan, prompt,
+    runs, schema, send, steer, transcript, validate, version, volume, wait, why,
 };
 use super::error::{CliError, CliResult, Exit, Kind, OrFail};
 use super::host::Host;
@@ -39,6 +39,7 @@ fn perform(cli: Cli, environment: Environment, ui: &mut Ui) -> CliResult {
         Command::Daemon(args) => daemon::run(args, &host, ui),
         Command::Init(args) => init::run(args, &host, ui),
         Command::Validate(args) => validate::run(args, ui),
+        Command::Plan(args) => plan::run(args, &host, ui),
         Command::Schema(args) => schema::run(args, ui),
         Command::Get(args) => get::run(args, &host, ui),
         Command::Describe(args) => describe::run(args, &host, ui),

@@ -405,7 +405,8 @@ impl Host {
     }
 }
 
-fn source_of(setting: &SourceSetting) -> Source {
+/// The source that a setting names.
+pub fn source_of(setting: &SourceSetting) -> Source {
     match setting {
         SourceSetting::Directory(path) => Source::Directory(path.clone()),
         SourceSetting::Repository {

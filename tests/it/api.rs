@@ -681,3 +681,40 @@ fn a_socket_that_a_dead_daemon_left_is_replaced() {
     served.say(&["--socket", socket, "reconcile"], 0);
     assert_eq!(served.pulled(), ["reconcile"]);
 }
+
+#[test]
+fn a_plan_is_held_against_what_is_recorded() {
+    let served = Served::new();
+    served.env.write("same/all.yaml", MANIFESTS);
+    let same = served.say(&["plan", "same", "--detailed-exitcode"], 2);
+    assert!(
+        same.contains(": 0 to create, 0 to change, 0 to remove\n"),
+        "{same}"
+    );
+    assert!(
+        same.contains("ensureSpaceRoot"),
+        "nothing was executed yet: {same}"
+    );
+    let other = MANIFESTS
+        .replace("title: Writer", "title: Author")
+        .replace("stranger", "newcomer");
+    served.env.write("other/all.yaml", other);
+    let plan = served.say(&["plan", "other"], 0);
+    for line in [
+        ": 1 to create, 1 to change, 1 to remove\n",
+        "\n  + Agent/core/newcomer\n",
+        "\n  - Agent/core/stranger\n",
+        "\n  ~ Agent/core/writer\n",
+    ] {
+        assert!(plan.contains(line), "{line} in {plan}");
+    }
+    served.env.write(
+        "less/all.yaml",
+        &MANIFESTS[..MANIFESTS.find("---").unwrap()],
+    );
+    let plan = served.say(&["plan", "less"], 0);
+    assert!(
+        plan.contains("it would be held: it removes 5 of 6 objects"),
+        "{plan}"
+    );
+}

@@ -42,8 +42,11 @@ GitOps for coding agents: keep a fleet of agents where a git repository says
 Usage: homeostat [OPTIONS] <COMMAND>
 
 Commands:
+  demo        Watch the main job once, offline, in a throw-away directory
+  daemon      Run the daemon in the foreground
   init        Write a config repository that fits this host
   validate    Check manifests, and report every fault with its place
+  plan        Show what a revision would do: what it creates, changes and removes, and the first pass after it
   schema      Print the JSON Schemas of the kinds
   get         Show objects and their status
   describe    Show one object with its status, its holds and its latest runs
@@ -168,6 +171,12 @@ error[H0301 unknown-field]: unknown field `adpater`
 3 errors (3 documents in 2 files)
 
 "#]]);
+}
+
+#[test]
+fn validate_reports_to_programs_as_json() {
+    let env = TestEnv::new();
+    env.write("fleet/b.yaml", "apiVersion: homeostat/v1alpha1\nkind: Agnet\n");
     let found = env.homeostat(&["validate", "-o", "json", "fleet/b.yaml"]);
     found
         .assert()
@@ -479,9 +488,9 @@ hint: did you mean HOMEOSTAT_CONFIG_DATA_DIR?
     env.write("homeostat.yaml", "dataDri: /x\nsandbox: 7\n");
     let wrong = env.homeostat(&["--config", "homeostat.yaml", "get", "agents"]);
     wrong.assert().code(2).stdout_eq("").stderr_eq(str![[r#"
-error: [ROOT]/work/homeostat.yaml has faults
+error: [ROOT]/here/homeostat.yaml has faults
 error[H0301 unknown-field]: `dataDri` is no setting
- --> [ROOT]/work/homeostat.yaml:1:1
+ --> [ROOT]/here/homeostat.yaml:1:1
   |
 1 | dataDri: /x
   | ^^^^^^^
@@ -489,7 +498,7 @@ error[H0301 unknown-field]: `dataDri` is no setting
   = help: did you mean `dataDir`?
 
 error[H0303 wrong-type]: sandbox takes one of on, off
- --> [ROOT]/work/homeostat.yaml:2:10
+ --> [ROOT]/here/homeostat.yaml:2:10
   |
 2 | sandbox: 7
   |          ^
@@ -532,9 +541,8 @@ fn an_emergency_stop_needs_no_daemon() {
     let env = TestEnv::new();
     let nowhere = env.homeostat(&["estop"]).assert().code(2);
     nowhere.stdout_eq("").stderr_eq(str![[r#"
-error: failed to set the emergency stop
-  caused by: No such file or directory (os error 2) at path "[ROOT]/data/.tmpP11czJ"
-hint: [ROOT]/data must be there and yours to write: pass the daemon's --data-dir
+error: [ROOT]/data is no data directory
+hint: pass the daemon's --data-dir
 
 "#]]);
     std::fs::create_dir(env.data()).unwrap();
@@ -560,4 +568,126 @@ runs may start again
 
 "#]]);
     assert!(!env.data().join("ESTOP").exists());
+}
+
+const FLEET: &str = "\
+apiVersion: homeostat/v1alpha1
+kind: Fleet
+metadata: { name: fleet }
+spec: { firstRevision: run }
+---
+apiVersion: homeostat/v1alpha1
+kind: Workspace
+metadata: { name: core }
+spec: {}
+---
+apiVersion: homeostat/v1alpha1
+kind: Adapter
+metadata: { name: echo }
+spec: { type: command, command: cat }
+---
+apiVersion: homeostat/v1alpha1
+kind: Agent
+metadata: { name: writer, workspace: core }
+spec: { title: Writer, adapter: echo }
+---
+apiVersion: homeostat/v1alpha1
+kind: Space
+metadata: { name: desk, workspace: core }
+spec: { agents: [writer] }
+---
+apiVersion: homeostat/v1alpha1
+kind: Ticket
+metadata: { name: hello, workspace: core }
+spec: { title: Say hello, space: desk, assignee: writer }
+";
+
+#[test]
+fn a_plan_says_what_is_made_and_what_happens_first() {
+    let env = TestEnv::new();
+    env.write("fleet/all.yaml", FLEET);
+    let plan = env.homeostat(&["plan", "fleet"]).assert().success();
+    plan.stdout_eq(str![[r#"
+revision 77a45b3fda: 6 to create, 0 to change, 0 to remove
+  + Fleet/fleet
+  + Workspace/core
+  + Adapter/echo
+  + Agent/core/writer
+  + Space/core/desk
+  + Ticket/core/hello
+the first pass after it:
+do    ensureSpaceRoot  Space/core/desk  make the root, with overlays of Agent/core/writer
+do    assignTicket  Ticket/core/hello  assign to Agent/core/writer, wake assignment of Agent/core/writer
+
+"#]]).stderr_eq(str![[r#"
+note: [ROOT]/data holds no state; this is a plan against nothing
+
+"#]]);
+    env.homeostat(&["plan", "fleet", "--detailed-exitcode"])
+        .assert()
+        .code(2);
+    let json = env
+        .homeostat(&["plan", "fleet", "-o", "json"])
+        .output()
+        .unwrap();
+    let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!(json["changes"][0]["step"], "create");
+    assert_eq!(json["held"], serde_json::Value::Null);
+    assert!(!env.data().exists(), "it looks and leaves nothing");
+}
+
+#[test]
+fn a_plan_of_what_is_not_valid_is_the_findings() {
+    let env = TestEnv::new();
+    env.write("fleet/all.yaml", "kind: Agnet\n");
+    let plan = env.homeostat(&["plan", "fleet", "--detailed-exitcode"]);
+    plan.assert().code(1).stdout_eq(str![[r#"
+error[H0203 unknown-kind]: there is no kind `Agnet`
+ --> all.yaml:1:7
+  |
+1 | kind: Agnet
+  |       ^^^^^
+  |
+  = help: did you mean `Agent`?
+
+"#]]);
+    let nowhere = env.homeostat(&["plan"]).assert().code(2);
+    nowhere.stdout_eq("").stderr_eq(str![[r#"
+error: no source: nothing says where the manifests are
+hint: pass --source DIR, or --source-repo PATH; `homeostat init` makes one
+hint: or name a DIR
+
+"#]]);
+    let missing = env.homeostat(&["plan", "missing"]).assert().code(2);
+    missing.stdout_eq("").stderr_eq(str![[r#"
+error: failed to take in the source
+  caused by: read missing
+  caused by: No such file or directory (os error 2)
+
+"#]]);
+}
+
+#[test]
+fn a_plan_of_a_commit_ignores_what_is_not_committed() {
+    let env = TestEnv::new();
+    env.homeostat(&["init", "fleet"]).assert().success();
+    env.write("fleet/broken.yaml", "kind: Agnet\n");
+    env.homeostat(&["plan", "fleet"]).assert().code(1);
+    let plan = env
+        .homeostat(&["plan", "fleet", "--rev", "main"])
+        .output()
+        .unwrap();
+    let text = String::from_utf8(plan.stdout).unwrap();
+    assert!(
+        text.contains(": 7 to create, 0 to change, 0 to remove\n"),
+        "{text}"
+    );
+    let plan = env
+        .homeostat(&["plan", "fleet", "--rev", "nowhere"])
+        .assert();
+    plan.code(2).stderr_eq(str![[r#"
+error: failed to take in the source
+  caused by: resolve "nowhere" in fleet: there is no such ref
+
+"#]]);
 }

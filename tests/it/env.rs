@@ -16,14 +16,14 @@ pub(crate) struct TestEnv {
 impl TestEnv {
     pub(crate) fn new() -> Self {
         let root = TempDir::new().unwrap();
-        fs::create_dir(root.path().join("work")).unwrap();
+        fs::create_dir(root.path().join("here")).unwrap();
         fs::create_dir(root.path().join("home")).unwrap();
         Self { root }
     }
 
     /// The directory that commands start in.
     pub(crate) fn work(&self) -> PathBuf {
-        self.root.path().join("work")
+        self.root.path().join("here")
     }
 
     /// The daemon's state, beside the working directory.

@@ -4,7 +4,7 @@
 //! time to end its runs with a proper record. What is left then, by the records in the database, is
 //! ended from here, and confirmed.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::api::dto::Empty;
@@ -42,6 +42,10 @@ const AGENT_GRACE: Duration = Duration::from_secs(1);
 /// Sets or clears it.
 pub(crate) fn run(args: &Args, host: &Host, ui: &mut Ui) -> CliResult {
     let paths = host.client()?;
+    if !paths.data_dir.is_dir() {
+        let message = format!("{} is no data directory", paths.data_dir.display());
+        return Err(CliError::new(Kind::Usage, message).hint("pass the daemon's --data-dir"));
+    }
     let daemon = Client::new(paths.socket.clone())?;
     if args.clear {
         let was_set = estop::clear(&paths.data_dir)
@@ -59,7 +63,7 @@ pub(crate) fn run(args: &Args, host: &Host, ui: &mut Ui) -> CliResult {
         reason: args.reason.clone(),
     };
     estop::set(&paths.data_dir, &stop, SystemClock.now())
-        .map_err(|error| refused(&paths.data_dir, &error))?;
+        .or_fail(Kind::Usage, "failed to set the emergency stop")?;
     ui.say("nothing starts any more");
     let is_answering = poke(&daemon);
     let grace = if is_answering {
@@ -126,12 +130,4 @@ fn end(run: &RunProcess) -> Result<(), String> {
         Ok(_ended) => Ok(()),
         Err(error) => Err(chain(&error)),
     }
-}
-
-fn refused(data_dir: &Path, error: &std::io::Error) -> CliError {
-    let failed = CliError::caused(Kind::Usage, "failed to set the emergency stop", error);
-    failed.hint(format!(
-        "{} must be there and yours to write: pass the daemon's --data-dir",
-        data_dir.display()
-    ))
 }

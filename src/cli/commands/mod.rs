@@ -4,6 +4,7 @@ mod select;
 
 pub(crate) mod doctor;
 pub(crate) mod init;
+pub(crate) mod plan;
 pub(crate) mod schema;
 pub(crate) mod validate;
 pub(crate) mod version;
