@@ -28,4 +28,5 @@ pub mod volume;
 
 mod engine;
 mod lock;
+mod readable;
 mod run_as;

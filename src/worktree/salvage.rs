@@ -23,6 +23,7 @@ use super::cache::{CreateError, create_salvage};
 use super::inspect::{self, Changes, InspectError, Trust};
 use super::layout::Layout;
 use super::lock::RepoLock;
+use super::readable::make_readable;
 use crate::git::command::{Git, GitError, Limits};
 use crate::git::confined::{Confined, ConfinedError};
 use crate::model::id::Uid;
@@ -112,6 +113,10 @@ pub fn salvage(
     layout: &Layout,
     request: &SalvageRequest,
 ) -> Result<Option<SalvageRef>, SalvageError> {
+    make_readable(&request.tree, request.user.uid).map_err(|source| SalvageError::Write {
+        tree: request.tree.clone(),
+        source,
+    })?;
     let job = Job {
         view: inspect::open(layout, &request.tree, request.user, Trust::Nothing)?,
         layout,
@@ -152,6 +157,40 @@ pub fn salvage(
     }
     let commit = job.commit(&tree, &parents, &message, request.now)?;
     job.store(commit).map(Some)
+}
+
+/// The newest salvage of a space's worktree: what a tree that is gone was saved as.
+///
+/// # Errors
+/// Any [`GitError`].
+pub(super) fn newest(
+    layout: &Layout,
+    repo: Uid,
+    space: Uid,
+) -> Result<Option<SalvageRef>, GitError> {
+    let saved = layout.salvage(repo);
+    if !saved.exists() {
+        return Ok(None);
+    }
+    let list = Git::new(&saved, "for-each-ref").args([
+        "--sort=-refname",
+        "--count=1",
+        "--format=%(objectname) %(refname)",
+        &prefix(space),
+    ]);
+    let list = list.run()?;
+    let found = list.line()?.split_once(' ').map(|(commit, name)| {
+        Ok(SalvageRef {
+            name: name.to_owned(),
+            commit: commit.parse().map_err(|_not_an_id| list.unexpected())?,
+        })
+    });
+    found.transpose()
+}
+
+/// Where the salvages of a space's worktrees are; their names sort by time.
+fn prefix(space: Uid) -> String {
+    format!("refs/homeostat/salvage/{space}/")
 }
 
 /// Something besides `HEAD` that would be lost.
@@ -444,10 +483,6 @@ impl Job<'_> {
         self.id(git.stdin(message.as_bytes().to_vec()))
     }
 
-    fn prefix(&self) -> String {
-        format!("refs/homeostat/salvage/{}/", self.request.space)
-    }
-
     /// A salvage of the same work, made before a crash.
     fn earlier(
         &self,
@@ -461,7 +496,7 @@ impl Job<'_> {
         let list = Git::new(&saved, "for-each-ref")
             .args([
                 "--format=%(objectname) %(tree) %(refname) %(parent)",
-                &self.prefix(),
+                &prefix(self.request.space),
             ])
             .run()
             .map_err(|source| self.store_error(source))?;
@@ -484,7 +519,7 @@ impl Job<'_> {
     /// Takes the commit in, under its name.
     fn store(&self, commit: ObjectId) -> Result<SalvageRef, SalvageError> {
         let time = self.request.now.strftime("%Y%m%dT%H%M%S%3fZ");
-        let name = format!("{}{time}", self.prefix());
+        let name = format!("{}{time}", prefix(self.request.space));
         let bundle = self.bundle(&name, &commit)?;
         let repo = self.layout.repo(self.request.repo);
         let _lock = RepoLock::exclusive(&repo).map_err(|source| self.write_error(source))?;

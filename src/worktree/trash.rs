@@ -21,7 +21,7 @@ use rustix::io::Errno;
 use super::cache::release_base;
 use super::layout::Layout;
 use super::marker::{Marker, MarkerError, MarkerKind, sync_directory};
-use super::salvage::{SalvageError, SalvageRef, SalvageRequest, salvage};
+use super::salvage::{SalvageError, SalvageRef, SalvageRequest, newest, salvage};
 use crate::git::command::GitError;
 use crate::model::crash::{CrashPoint, crash_point};
 use crate::model::id::Uid;
@@ -82,6 +82,15 @@ pub enum TrashError {
         #[source]
         source: GitError,
     },
+    /// Whether it was saved before could not be found out.
+    #[error("look up what was saved of {}", path.display())]
+    Recall {
+        /// What.
+        path: PathBuf,
+        /// What git said.
+        #[source]
+        source: GitError,
+    },
     /// The trash could not be read.
     #[error("read {}", path.display())]
     Read {
@@ -107,7 +116,7 @@ pub struct ReclaimRequest {
 }
 
 /// Saves a worktree's work and moves the tree to the trash. Answers with the ref that holds the
-/// work, if there was any. A tree that is gone already is success.
+/// work, if there was any, also when an earlier call saved it. A tree that is gone is success.
 ///
 /// # Errors
 /// [`TrashError`]; the tree is where it was. Can be repeated after any of them, and after a crash.
@@ -133,7 +142,7 @@ pub fn reclaim(
     let is_there = exists(path).map_err(moving)?;
     let marker = match Marker::verify(MarkerKind::Worktree, path, request.repo) {
         Ok(marker) => marker,
-        Err(MarkerError::Unmarked { .. }) if !is_there => return Ok(None),
+        Err(MarkerError::Unmarked { .. }) if !is_there => return saved_before(layout, request),
         Err(source) => return Err(not_ours(source)),
     };
     let Some(facts) = marker.tree.filter(|facts| facts.space == request.space) else {
@@ -153,7 +162,7 @@ pub fn reclaim(
             source,
         })?
     } else {
-        None
+        saved_before(layout, request)?
     };
     crash_point(CrashPoint::TreeSalvaged);
     if is_there {
@@ -167,6 +176,17 @@ pub fn reclaim(
         source,
     })?;
     Ok(saved)
+}
+
+/// What an earlier attempt, which did not come to its end, saved a tree as that is gone now.
+fn saved_before(
+    layout: &Layout,
+    request: &ReclaimRequest,
+) -> Result<Option<SalvageRef>, TrashError> {
+    newest(layout, request.repo, request.space).map_err(|source| TrashError::Recall {
+        path: request.tree.clone(),
+        source,
+    })
 }
 
 /// Moves a space's root, with its overlays, to the trash, once its worktrees are gone.

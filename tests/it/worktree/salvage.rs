@@ -1,6 +1,7 @@
 //! Work that nobody handed over survives its tree.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use homeostat::model::observed::WorktreeBackend;
@@ -199,6 +200,26 @@ fn a_tree_without_its_repository_is_saved_as_files() {
     assert_eq!(
         fs::read_to_string(restored.join("dir/file")).unwrap(),
         "dir/file"
+    );
+}
+
+#[test]
+fn what_its_owner_cannot_read_is_saved_too() {
+    let disk = Disk::plain();
+    let (layout, source) = (disk.layout(), source(&disk.path()));
+    let made = worktree(&layout, &source, WorktreeBackend::Git);
+    let closed = made.path.join("closed");
+    fs::create_dir(&closed).unwrap();
+    give(&closed);
+    agent_write(&closed.join("secret"), "work");
+    for path in [closed.join("secret"), closed] {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o000)).unwrap();
+    }
+    let saved = save(&layout, &made).unwrap();
+    let restored = restore(&layout, &saved, &disk.path());
+    assert_eq!(
+        fs::read_to_string(restored.join("closed/secret")).unwrap(),
+        "work"
     );
 }
 

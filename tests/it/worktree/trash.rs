@@ -70,6 +70,8 @@ fn one_life(disk: &Disk, backend: WorktreeBackend) {
         git(&layout.salvage(id("repo")), &["rev-parse", &parent]),
         tip
     );
+    // As after a crash before the answer was recorded.
+    assert_eq!(reclaim(&layout, &order(&made.path)).unwrap(), Some(saved));
     reclaim_space_root(&layout, id("workspace"), id("space")).unwrap();
     reclaim_space_root(&layout, id("workspace"), id("space")).unwrap();
     assert!(!layout.space(id("workspace"), id("space")).exists());
