@@ -1,5 +1,7 @@
 //! Observing: one snapshot of the rows, and what only this process knows.
 
+use std::sync::atomic::Ordering;
+
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
@@ -8,10 +10,10 @@ use crate::model::budget::{ScopeKey, Spend, Window};
 use crate::model::desired::Catalog;
 use crate::model::kind::{Kind, ObjectRef};
 use crate::model::observed::Observed;
-use crate::model::spec::BudgetScope;
+use crate::model::spec::{BudgetScope, BudgetScopeKind};
+use crate::model::zone::time_zone;
 use crate::process::estop;
 use crate::task::blocking;
-use std::sync::atomic::Ordering;
 
 impl Reconciler {
     /// Everything that the planner reads beside the catalog.
@@ -20,8 +22,8 @@ impl Reconciler {
         catalog: &Catalog,
         now: Timestamp,
     ) -> Result<Observed, ReconcileError> {
-        // Attached first: a run that starts meanwhile is then seen as an orphan by no pass, since
-        // its task registers before its row is written.
+        // Attached first: a run that ends meanwhile is seen as ended, or still as attached, and never
+        // as an orphan. None starts meanwhile, since only this loop starts runs.
         let attached = self.executor.runs().attached();
         let mut observed = self.store.observe(now).await?;
         for (id, run) in &mut observed.live_runs {
@@ -48,9 +50,8 @@ impl Reconciler {
             let Some(scope) = scope_key(observed, &budget, &scope) else {
                 continue;
             };
-            // Zones were checked when the revision was accepted; a host without the zone's data
-            // counts in UTC rather than not at all.
-            let zone = TimeZone::get(&zone).unwrap_or(TimeZone::UTC);
+            // Zones were checked when the revision was accepted.
+            let zone = time_zone(&zone).unwrap_or(TimeZone::UTC);
             let Ok(window) = Window::containing(now, &zone) else {
                 continue;
             };
@@ -84,7 +85,7 @@ fn budgets(catalog: &Catalog) -> Vec<(ObjectRef, BudgetScope, String)> {
     for (reference, agent) in &catalog.agents {
         if agent.spec.budget.is_some() {
             let scope = BudgetScope {
-                kind: crate::model::spec::BudgetScopeKind::Agent,
+                kind: BudgetScopeKind::Agent,
                 name: Some(reference.name.clone()),
             };
             budgets.push((reference.clone(), scope, fleet_zone.clone()));
@@ -95,18 +96,17 @@ fn budgets(catalog: &Catalog) -> Vec<(ObjectRef, BudgetScope, String)> {
 
 /// The scope by identity; none when its object is not known yet.
 fn scope_key(observed: &Observed, budget: &ObjectRef, scope: &BudgetScope) -> Option<ScopeKey> {
-    use crate::model::spec::BudgetScopeKind as Scope;
     let kind = match scope.kind {
-        Scope::Fleet => {
+        BudgetScopeKind::Fleet => {
             return Some(ScopeKey {
                 kind: scope.kind,
                 uid: None,
             });
         }
-        Scope::Agent => Kind::Agent,
-        Scope::Space => Kind::Space,
-        Scope::Repo => Kind::Repo,
-        Scope::Workspace => Kind::Workspace,
+        BudgetScopeKind::Agent => Kind::Agent,
+        BudgetScopeKind::Space => Kind::Space,
+        BudgetScopeKind::Repo => Kind::Repo,
+        BudgetScopeKind::Workspace => Kind::Workspace,
     };
     let workspace = if kind == Kind::Workspace {
         None
