@@ -11,6 +11,7 @@ use super::commands::{
 #[derive(Debug, Parser)]
 #[command(
     name = "homeostat",
+    version,
     disable_help_subcommand = true,
     max_term_width = 100
 )]

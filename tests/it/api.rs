@@ -16,6 +16,7 @@ use homeostat::model::observed::WorktreeBackend;
 use homeostat::model::run::{EndReason, Liveness, RunOrder, RunStatus, Usage};
 use homeostat::model::spec::{AdapterSpec, AdapterType, GitIdentity, OutputFormat};
 use homeostat::model::wake::{WakeReason, WakeState};
+use homeostat::process::{Presence, identify, is_alive};
 use homeostat::store::{Accept, Admission, AdmitFacts, FirstObjects, RunClose, RunEvent, Store};
 use homeostat::task::Tracker;
 use jiff::Timestamp;
@@ -717,4 +718,90 @@ fn a_plan_is_held_against_what_is_recorded() {
         plan.contains("it would be held: it removes 5 of 6 objects"),
         "{plan}"
     );
+}
+
+impl Served {
+    /// Status line and body of a request as any client may make it.
+    fn raw(&self, request: &str) -> (String, Value) {
+        use std::io::{Read, Write};
+        let mut stream = std::os::unix::net::UnixStream::connect(self.socket()).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        let status = head.lines().next().unwrap().to_owned();
+        (status, serde_json::from_str(body).unwrap())
+    }
+
+    fn raw_get(&self, path: &str) -> (String, Value) {
+        self.raw(&format!(
+            "GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
+        ))
+    }
+}
+
+#[test]
+fn health_really_looks_and_problems_have_one_form() {
+    let served = Served::new();
+    for path in ["/healthz", "/readyz"] {
+        let (status, health) = served.raw_get(path);
+        assert_eq!(status, "HTTP/1.1 200 OK", "{path}");
+        assert_eq!(health["isHealthy"], true);
+        assert_eq!(health["store"], "ok");
+        assert_eq!(health["sandbox"], "none");
+        assert_eq!(health["worktreeBackend"], "git");
+        assert_eq!(
+            health["revision"],
+            "0123456789abcdef0123456789abcdef01234567"
+        );
+    }
+    for (path, status, code) in [
+        ("/v1/nothing", "HTTP/1.1 404 Not Found", "notFound"),
+        ("/v1/runs/ffff", "HTTP/1.1 404 Not Found", "notFound"),
+        ("/v1/objects/pods", "HTTP/1.1 400 Bad Request", "badRequest"),
+        (
+            "/v1/runs?colour=red",
+            "HTTP/1.1 400 Bad Request",
+            "badRequest",
+        ),
+    ] {
+        let (answer, problem) = served.raw_get(path);
+        assert_eq!(
+            (answer.as_str(), &problem["code"]),
+            (status, &Value::from(code)),
+            "{path}"
+        );
+        assert!(problem["message"].is_string() && problem["details"].is_array());
+    }
+    let (answer, problem) = served.raw(
+        "POST /v1/dispatch HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\
+         content-type: application/json\r\ncontent-length: 15\r\n\r\n{\"agent\": true}",
+    );
+    assert_eq!(answer, "HTTP/1.1 400 Bad Request");
+    assert_eq!(problem["code"], "badRequest");
+}
+
+#[test]
+fn an_emergency_stop_ends_what_a_dead_daemon_left() {
+    let served = Served::new();
+    let run = served.dispatch(&[]);
+    served.start(run);
+    served.stop();
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a process that a dead daemon left"
+    )]
+    let mut left = std::process::Command::new("sleep")
+        .arg("600")
+        .spawn()
+        .unwrap();
+    let identity = identify(left.id()).unwrap().expect("it was just started");
+    let stored = served.store.store_identity(run, identity.clone(), None);
+    let _effect = served.runtime.block_on(stored).unwrap();
+    assert_eq!(
+        served.say(&["estop"], 0),
+        format!("run {run} was ended from here\n")
+    );
+    assert_eq!(is_alive(&identity), Presence::Gone);
+    assert_eq!(left.wait().unwrap().code(), None, "a signal ended it");
 }

@@ -71,7 +71,8 @@ Commands:
   version     Print the version
 
 Options:
-  -h, --help  Print help
+  -h, --help     Print help
+  -V, --version  Print version
 
 Host settings:
       --config <FILE>   Read settings from this file
