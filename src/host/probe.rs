@@ -10,6 +10,7 @@ use serde::Serialize;
 use strum::{Display, EnumIter};
 
 use crate::git::command;
+use crate::process::cgroup::find_parent;
 use crate::worktree::{probe, source};
 
 /// The oldest git whose options we use.
@@ -252,20 +253,15 @@ fn find(program: &str, path: &OsStr) -> Option<PathBuf> {
         })
 }
 
+/// As the daemon tries it for its runs.
 fn cgroup() -> Finding {
     let remedy = "run under systemd with `Delegate=yes`, or as root on a host with cgroup v2";
-    let poor = |detail: &str| Finding::poor(CheckName::Cgroup, Verdict::Absent, detail, remedy);
-    let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    let Some(own) = own.lines().find_map(|line| line.strip_prefix("0::/")) else {
-        return poor("no cgroup v2");
-    };
-    let group = Path::new("/sys/fs/cgroup").join(own);
-    if !group.join("cgroup.procs").exists() {
-        return poor("not mounted");
-    }
-    match access(&group, Access::WRITE_OK) {
-        Ok(()) => Finding::good(CheckName::Cgroup, group.display().to_string()),
-        Err(_denied) => poor("not writable"),
+    match find_parent() {
+        Some(group) => Finding::good(CheckName::Cgroup, group.display().to_string()),
+        None => {
+            let detail = "no cgroup v2 group that runs could have their own below";
+            Finding::poor(CheckName::Cgroup, Verdict::Absent, detail, remedy)
+        }
     }
 }
 
