@@ -16,7 +16,7 @@ use super::dto::{
 };
 use super::peer::Peer;
 use super::problem::Failure;
-use super::view::{find, run_to_come};
+use super::view::{Sought, find, sought};
 use crate::model::id::{ConversationId, MessageId, OverrideId, RunId, Uid, WakeId};
 use crate::model::kind::{Kind, ObjectRef, Revision};
 use crate::model::observed::OperatorPause;
@@ -147,15 +147,21 @@ pub(super) async fn stop(
     let store = control.store();
     let now = control.now();
     let (by, reason) = (peer.actor(), EndReason::StoppedByHuman);
-    let Some(run) = store.run(&id).await? else {
-        let observed = store.observe(now).await?;
-        let queued = run_to_come(&observed.wakes, &id)
-            .ok_or_else(|| Failure::not_found(format!("there is no run '{id}'")))?;
+    let none = || Failure::not_found(format!("there is no run '{id}'"));
+    let mut found = sought(store, &id, now).await?.ok_or_else(none)?;
+    if let Sought::ToCome(wake) = found {
         let because = format!("stopped by {by} before it started");
-        require(store.cancel_wake(queued.wake.id, because, now).await?)?;
-        audit(&control, peer, "stop", &id).await?;
-        (control.levers().trigger)("wake dropped");
-        return Ok(Json(Empty {}));
+        let effect = store.cancel_wake(wake, because, now).await?;
+        if !matches!(effect, Effect::Stale(_)) {
+            audit(&control, peer, "stop", &id).await?;
+            (control.levers().trigger)("wake dropped");
+            return Ok(Json(Empty {}));
+        }
+        // It has started meanwhile.
+        found = sought(store, &id, now).await?.ok_or_else(none)?;
+    }
+    let Sought::Run(run) = found else {
+        return Err(Failure::refused(format!("run {id} is about to start")));
     };
     require(store.request_stop(run.id, reason, by, now).await?)?;
     audit(&control, peer, "stop", &run.id.to_string()).await?;

@@ -14,5 +14,5 @@ pub use budget::budgets;
 pub(super) use name::find;
 pub use object::{object, objects};
 pub use run::{RunQuery, events, prompt, run, run_events, runs, transcript};
-pub(super) use run::{run_to_come, waited};
+pub(super) use run::{Sought, sought, waited};
 pub use why::why;

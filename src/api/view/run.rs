@@ -9,7 +9,7 @@ use crate::api::dto::{
     WaitStatus, Waited,
 };
 use crate::api::problem::Failure;
-use crate::model::id::RunId;
+use crate::model::id::{RunId, WakeId};
 use crate::model::kind::Kind;
 use crate::model::spec::GitIdentity;
 use crate::model::wake::{QueuedWake, WakeState};
@@ -70,7 +70,7 @@ pub async fn run(store: &Store, id: &str) -> Result<Run, Failure> {
 }
 
 /// The wake whose run will have an id that is, or begins with, `id`.
-pub(in crate::api) fn run_to_come<'w>(wakes: &'w [QueuedWake], id: &str) -> Option<&'w QueuedWake> {
+pub(super) fn run_to_come<'w>(wakes: &'w [QueuedWake], id: &str) -> Option<&'w QueuedWake> {
     let is_meant = |queued: &&QueuedWake| {
         let run = RunId::of(queued.wake.id).to_string();
         run.starts_with(&id.to_ascii_lowercase())
@@ -79,6 +79,33 @@ pub(in crate::api) fn run_to_come<'w>(wakes: &'w [QueuedWake], id: &str) -> Opti
     meant
         .next()
         .filter(|_| !id.is_empty() && meant.next().is_none())
+}
+
+/// What an id of a run stands for.
+#[derive(Debug)]
+pub(in crate::api) enum Sought {
+    /// A run.
+    Run(Box<RunView>),
+    /// The wake that will become it.
+    ToCome(WakeId),
+}
+
+/// The run whose id is, or alone begins with, `id`, also when it has not started.
+///
+/// # Errors
+/// When the database fails.
+pub(in crate::api) async fn sought(
+    store: &Store,
+    id: &str,
+    now: Timestamp,
+) -> Result<Option<Sought>, Failure> {
+    // The wakes first: one that is claimed in between is found as its run.
+    let observed = store.observe(now).await?;
+    if let Some(run) = store.run(id).await? {
+        return Ok(Some(Sought::Run(Box::new(run))));
+    }
+    let queued = run_to_come(&observed.wakes, id);
+    Ok(queued.map(|queued| Sought::ToCome(queued.wake.id)))
 }
 
 /// Events of a run behind `after`, from the first one if it is none.
@@ -237,14 +264,11 @@ pub(in crate::api) async fn waited(
     id: &str,
     now: Timestamp,
 ) -> Result<Waited, Failure> {
-    let Some(run) = store.run(id).await? else {
-        let observed = store.observe(now).await?;
-        if run_to_come(&observed.wakes, id).is_some() {
-            return Ok(Waited::default());
-        }
-        return dropped(store, id).await;
+    let run = match sought(store, id, now).await? {
+        Some(Sought::Run(run)) => shown(*run),
+        Some(Sought::ToCome(_)) => return Ok(Waited::default()),
+        None => return dropped(store, id).await,
     };
-    let run = shown(run);
     let status = match run.ended_at {
         None => WaitStatus::Timeout,
         Some(_) if run.is_ok() => WaitStatus::Ok,
