@@ -12,4 +12,4 @@ mod lock;
 mod stop;
 
 pub use boot::{BootError, Daemon, source_of};
-pub use stop::Ended;
+pub use stop::{Ended, StopSignals};

@@ -25,6 +25,34 @@ pub struct Ended {
     pub stuck: Vec<String>,
 }
 
+/// The signals that end the daemon. Whoever starts one listens first: a signal that comes while it
+/// starts waits here, and does not kill it.
+#[derive(Debug)]
+pub struct StopSignals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl StopSignals {
+    /// Listens, from now on.
+    ///
+    /// # Errors
+    /// When the system has no room for it.
+    pub fn listen() -> std::io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
+
 impl Daemon {
     /// Why there is nothing to serve: no revision was ever accepted, and the source holds none that
     /// could be. None while there is something, or when the source takes long to answer.
@@ -52,22 +80,17 @@ impl Daemon {
 
     /// Serves until the process is told to stop (TERM or INT), then stops in order. The first
     /// signal waits for live runs, a second one does not.
-    ///
-    /// # Errors
-    /// When signals can't be listened to.
-    pub async fn serve(self) -> std::io::Result<Ended> {
-        let mut terminate = signal(SignalKind::terminate())?;
-        let mut interrupt = signal(SignalKind::interrupt())?;
-        either(&mut terminate, &mut interrupt).await;
+    pub async fn serve(self, mut signals: StopSignals) -> Ended {
+        signals.next().await;
         let drain = self.declared_drain().await;
         tracing::info!(?drain, "stopping: nothing new starts, live runs may finish");
         tokio::select! {
             () = self.drained(drain) => {}
-            () = either(&mut terminate, &mut interrupt) => {
+            () = signals.next() => {
                 tracing::info!("stopping at once");
             }
         }
-        Ok(self.stop().await)
+        self.stop().await
     }
 
     /// Ends the live runs, to be tried again at the next start, and then everything else.
@@ -100,12 +123,5 @@ impl Daemon {
         };
         // Time is up: whoever is left is ended by the caller.
         drop(tokio::time::timeout(at_most, empty).await);
-    }
-}
-
-async fn either(terminate: &mut Signal, interrupt: &mut Signal) {
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
     }
 }

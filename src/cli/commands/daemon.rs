@@ -6,7 +6,7 @@ use crate::cli::error::{CliError, CliResult, Exit, Kind, OrFail};
 use crate::cli::host::{Host, unusable};
 use crate::cli::ui::Ui;
 use crate::config::{Resolved, Setting};
-use crate::daemon::{BootError, Daemon};
+use crate::daemon::{BootError, Daemon, StopSignals};
 use crate::telemetry;
 
 /// Run the daemon in the foreground
@@ -68,6 +68,8 @@ pub(crate) fn run(args: &Args, host: &Host, ui: &mut Ui) -> CliResult {
     args.faults.arm()?;
     let runtime = runtime()?;
     runtime.block_on(async {
+        let signals =
+            StopSignals::listen().or_fail(Kind::Internal, "failed to listen to signals")?;
         let daemon = start(&config, host).await?;
         ui.say(daemon.banner());
         #[cfg(feature = "test-support")]
@@ -79,10 +81,7 @@ pub(crate) fn run(args: &Args, host: &Host, ui: &mut Ui) -> CliResult {
             return Err(CliError::new(Kind::Configuration, why)
                 .hint("`homeostat validate` shows every fault of a source with its place"));
         }
-        let ended = daemon
-            .serve()
-            .await
-            .or_fail(Kind::Internal, "failed to listen to signals")?;
+        let ended = daemon.serve(signals).await;
         for task in ended.stuck {
             ui.say(format!(
                 "{task} did not stop in time; the next start looks after it"
