@@ -173,10 +173,11 @@ pub enum ReconcileError {
 }
 
 impl Reconciler {
-    /// A loop that has not turned yet; it serves the last good revision of the store.
+    /// A loop that has not turned yet; it serves the last good revision of the store. What failed in
+    /// an earlier life is tried again: the host, its flags or this program may be what was wrong.
     ///
     /// # Errors
-    /// When the stored revision can't be read.
+    /// When the database fails, or the stored revision can't be read.
     pub async fn open(
         settings: Settings,
         store: Store,
@@ -187,6 +188,7 @@ impl Reconciler {
         handle: Handle,
     ) -> Result<Self, ReconcileError> {
         let accepted = revision::last_good(&store).await?;
+        store.forget_failures().await?;
         let status = SourceStatus::new();
         Ok(Self {
             settings,

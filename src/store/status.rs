@@ -124,6 +124,18 @@ impl Store {
             .await
     }
 
+    /// Forgets all failures: everything is tried at once again.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn forget_failures(&self) -> Result<(), StoreError> {
+        self.connections
+            .write("failures", |conn| {
+                conn.execute("DELETE FROM backoffs", []).map(drop)
+            })
+            .await
+    }
+
     /// Forgets an action's failures. Whether there were any.
     ///
     /// # Errors
