@@ -4,7 +4,7 @@
 //! time to end its runs with a proper record. What is left then, by the records in the database, is
 //! ended from here, and confirmed.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::api::dto::Empty;
@@ -15,9 +15,11 @@ use crate::cli::ui::Ui;
 use crate::clock::{Clock, SystemClock};
 use crate::config;
 use crate::model::chain::chain;
+use crate::model::id::RunId;
 use crate::model::observed::Estop;
+use crate::model::run::EndReason;
 use crate::process::{self, StopTarget, estop};
-use crate::store::{RunProcess, Store};
+use crate::store::{Effect, RunProcess, Store};
 
 /// Stop every run and every start, also when the daemon is sick or down
 ///
@@ -73,9 +75,13 @@ pub(crate) fn run(args: &Args, host: &Host, ui: &mut Ui) -> CliResult {
     };
     let left = still_live(&paths, grace)?;
     let mut is_confirmed = true;
+    let mut ended = Vec::new();
     for run in &left {
         match end(run) {
-            Ok(()) => ui.line(format_args!("run {} was ended from here", run.run))?,
+            Ok(()) => {
+                ended.push(run.run);
+                ui.line(format_args!("run {} was ended from here", run.run))?;
+            }
             Err(error) => {
                 is_confirmed = false;
                 ui.say(format_args!(
@@ -84,6 +90,11 @@ pub(crate) fn run(args: &Args, host: &Host, ui: &mut Ui) -> CliResult {
                 ));
             }
         }
+    }
+    if let Err(error) = record(&paths.database(), &ended, &stop.by) {
+        ui.say(format_args!(
+            "it is not on record why they ended, so they may be tried again: {error}"
+        ));
     }
     if is_confirmed {
         ui.say("no run is left; `homeostat estop --clear` lets runs start again");
@@ -130,4 +141,25 @@ fn end(run: &RunProcess) -> Result<(), String> {
         Ok(_ended) => Ok(()),
         Err(error) => Err(chain(&error)),
     }
+}
+
+/// Records that the emergency stop ended the runs: one that was merely lost would be tried again
+/// once it is cleared. It comes after their end, which waits for no database.
+fn record(database: &Path, ended: &[RunId], by: &str) -> Result<(), String> {
+    if ended.is_empty() {
+        return Ok(());
+    }
+    let store = Store::open(database).map_err(|error| chain(&error))?;
+    let runtime = client::runtime().map_err(|_no_room| "no room for an event loop".to_owned())?;
+    runtime.block_on(async {
+        for run in ended {
+            let (by, now) = (by.to_owned(), SystemClock.now());
+            let asked = store.request_stop(*run, EndReason::Estop, by, now).await;
+            match asked.map_err(|error| chain(&error))? {
+                // A row that closed meanwhile is not tried again.
+                Effect::Applied | Effect::Unchanged | Effect::Stale(_) => {}
+            }
+        }
+        Ok(())
+    })
 }
