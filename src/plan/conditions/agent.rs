@@ -85,11 +85,12 @@ impl Facts<'_> {
         }
         if matches!(
             reason,
-            ConditionReason::Archived | ConditionReason::PausedByGit
+            ConditionReason::Archived
+                | ConditionReason::PausedByGit
+                | ConditionReason::PausedByBudget
         ) {
             return Stand::Ready(reason, message);
         }
-        // A budget's pause refuses nothing.
         Stand::Ready(ConditionReason::AsDeclared, "as declared".to_owned())
     }
 
