@@ -5,6 +5,7 @@
 
 mod api;
 mod cli;
+mod e2e;
 mod env;
 mod fleet;
 mod plan;

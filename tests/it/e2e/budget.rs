@@ -1,0 +1,153 @@
+//! Money and pauses: who may work.
+
+use serde_json::{Value, json};
+
+use super::rig::Fleet;
+
+fn ada(spec: &Value) -> Value {
+    let mut ada = json!({"title": "Ada", "adapter": "told"});
+    for (key, value) in spec.as_object().unwrap() {
+        ada[key] = value.clone();
+    }
+    ada
+}
+
+fn condition(object: &Value, kind: &str) -> Value {
+    let conditions = object["conditions"].as_array().unwrap();
+    let found = conditions.iter().find(|it| it["type"] == kind);
+    found.cloned().unwrap_or(Value::Null)
+}
+
+/// The kinds of what was crossed, in alphabetical order.
+fn incidents(fleet: &Fleet) -> Vec<String> {
+    let budgets = fleet.json(&["budget"])["budgets"].clone();
+    let kinds = budgets[0]["incidents"].as_array().unwrap();
+    let kinds = kinds
+        .iter()
+        .map(|it| it["kind"].as_str().unwrap().to_owned());
+    let mut kinds: Vec<_> = kinds.collect();
+    kinds.sort();
+    kinds
+}
+
+#[test]
+fn a_budget_warns_once_pauses_once_and_lifts_by_a_commit() {
+    let mut fleet = Fleet::plain();
+    fleet.put(
+        "Agent",
+        "ada",
+        &ada(&json!({"budget": {"monthly": "$1.00"}})),
+    );
+    fleet.commit("Give Ada a dollar a month");
+    fleet.start();
+    let spend = |micros: u32| {
+        let run = fleet.dispatch(&format!("spend {micros}; say spent"));
+        assert_eq!(fleet.over(&run)["usage"]["costMicros"], micros);
+    };
+    spend(500_000);
+    assert_eq!(incidents(&fleet), Vec::<String>::new());
+    spend(350_000);
+    fleet.until("the warning", |fleet| {
+        (incidents(fleet) == ["soft"]).then_some(())
+    });
+    spend(10_000);
+    assert_eq!(incidents(&fleet), ["soft"]);
+    spend(200_000);
+    fleet.until("the end", |fleet| {
+        (incidents(fleet) == ["hard", "soft"]).then_some(())
+    });
+    let paused = fleet.until("it is shown", |fleet| {
+        let paused = condition(&fleet.get("agent", "ada"), "Paused");
+        (paused["status"] == "True").then_some(paused)
+    });
+    assert_eq!(paused["reason"], "PausedByBudget");
+    let why = fleet.held("agent/ada", "PausedByBudget");
+    assert!(why.contains("$1.0"), "{why}");
+    // Without a reservation it is a reaction after the run: what is asked for still runs.
+    spend(10_000);
+    assert_eq!(incidents(&fleet), ["hard", "soft"]);
+
+    fleet.put(
+        "Agent",
+        "ada",
+        &ada(&json!({"budget": {"monthly": "$5.00"}})),
+    );
+    fleet.commit("Raise it");
+    fleet.until("the pause is lifted", |fleet| {
+        let paused = condition(&fleet.get("agent", "ada"), "Paused");
+        (paused["status"] == "False").then_some(())
+    });
+    let events = fleet.run(&["events"]).expect(0).stdout;
+    assert_eq!(
+        events.matches("BudgetThresholdCrossed").count(),
+        2,
+        "{events}"
+    );
+    assert_eq!(events.matches("BudgetPauseLifted").count(), 1, "{events}");
+}
+
+#[test]
+fn an_agent_that_git_paused_works_on_no_path() {
+    let mut fleet = Fleet::plain();
+    fleet.put("Agent", "ada", &ada(&json!({"lifecycle": "paused"})));
+    fleet.put(
+        "Ticket",
+        "thing",
+        &json!({"title": "note Ticket", "assignee": "ada", "space": "room"}),
+    );
+    fleet.put(
+        "Dispatch",
+        "once",
+        &json!({"agent": "ada", "space": "room", "prompt": "note Once"}),
+    );
+    fleet.commit("Pause Ada");
+    fleet.start();
+    let asked = fleet.dispatch("note Asked");
+    let told = fleet.run(&["send", "room", "note Told"]).line();
+    for held in ["ticket/thing", "dispatch/once", &asked, &told] {
+        fleet.held(held, "PausedByGit");
+    }
+    // What an operator may take back is what an operator did.
+    fleet.run(&["resume", "ada"]).expect(0);
+    fleet.run(&["reconcile"]).expect(0);
+    fleet.held(&asked, "PausedByGit");
+    assert_eq!(fleet.runs().len(), 0);
+    fleet.put("Agent", "ada", &ada(&json!({"lifecycle": "active"})));
+    fleet.commit("Let Ada work");
+    for run in [&asked, &told] {
+        assert_eq!(fleet.over(run)["liveness"], "productive");
+    }
+    fleet.until("all of it is done", |fleet| {
+        (fleet.runs().len() == 4).then_some(())
+    });
+}
+
+#[test]
+fn an_operators_pause_lasts_until_it_is_taken_back_or_its_time_is_over() {
+    let mut fleet = Fleet::plain();
+    fleet.start();
+    let live = fleet.dispatch(&fleet.gate("live"));
+    fleet.running(&live);
+    fleet
+        .run(&["pause", "ada", "--reason", "a look at its last commit"])
+        .expect(0);
+    let asked = fleet.dispatch("say Asked");
+    let told = fleet.run(&["send", "room", "say Told"]).line();
+    let why = fleet.held(&asked, "PausedByOperator");
+    assert!(why.contains("a look at its last commit"), "{why}");
+    fleet.held(&told, "PausedByOperator");
+    // A pause holds what is new, and never ends what is live; a restart keeps it.
+    assert_eq!(fleet.running(&live)["endedAt"], Value::Null);
+    fleet.open("live");
+    assert_eq!(fleet.over(&live)["status"], "completed");
+    fleet.restart();
+    fleet.held(&asked, "PausedByOperator");
+    fleet.run(&["resume", "ada"]).expect(0);
+    for run in [&asked, &told] {
+        assert_eq!(fleet.over(run)["liveness"], "completed");
+    }
+    fleet.run(&["pause", "ada", "--for", "2s"]).expect(0);
+    let later = fleet.dispatch("say Later");
+    fleet.held(&later, "PausedByOperator");
+    assert_eq!(fleet.over(&later)["liveness"], "completed");
+}

@@ -1,0 +1,136 @@
+//! The main job: a commit, and nothing else, becomes a run in a worktree.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use super::disk::Disk;
+use super::rig::Fleet;
+
+#[test]
+fn a_committed_ticket_becomes_a_commit_in_a_reflinked_worktree() {
+    let test = "a_committed_ticket_becomes_a_commit_in_a_reflinked_worktree";
+    if let Some(disk) = Disk::xfs(test) {
+        ticket_becomes_commit(disk, "reflink");
+    }
+}
+
+#[test]
+fn a_committed_ticket_becomes_a_commit_in_an_ordinary_checkout() {
+    ticket_becomes_commit(Disk::plain(), "git");
+}
+
+fn ticket_becomes_commit(disk: Disk, backend: &'static str) {
+    let mut fleet = Fleet::on(disk, backend);
+    fleet.start();
+    let before = fingerprint(&fleet.path("app"));
+    let open = fleet.path("open").display().to_string();
+    let work = format!(
+        "git status --porcelain >{open}/status; ls -A >{open}/listing; note 'Add the thing'; \
+         spend 1500; say 'It is added'"
+    );
+    let ticket = |assignee| {
+        json!({
+            "title": ": 'Add the thing'", "description": work, "assignee": assignee,
+            "space": "room", "requestedBy": "Olga <olga@example.com>",
+        })
+    };
+    fleet.put(
+        "Agent",
+        "max",
+        &json!({"title": "Max", "adapter": "told", "lifecycle": "paused"}),
+    );
+    fleet.put(
+        "Space",
+        "room",
+        &json!({"agents": ["ada", "max"], "repos": ["app"]}),
+    );
+    fleet.put("Ticket", "thing", &ticket("ada"));
+    fleet.put("Ticket", "other", &ticket("max"));
+    let revision = fleet.commit("Ask for the thing");
+
+    let run = fleet.until("the run is over", |fleet| {
+        let runs = fleet.runs();
+        runs.into_iter().find(|run| !run["endedAt"].is_null())
+    });
+    assert_eq!(
+        (&run["status"], &run["liveness"]),
+        (&json!("completed"), &json!("productive"))
+    );
+    assert_eq!(run["reason"], "assignment");
+    assert_eq!(run["worktreeBackend"], backend);
+    assert!(run["revision"].to_string().contains(&revision), "{run}");
+    assert!(run["process"]["pid"].as_u64().is_some(), "{run}");
+    assert_eq!(run["usage"]["costMicros"], 1500);
+    assert_eq!(run["summary"], "It is added");
+    made_by_the_agent(&fleet, &run);
+    assert_eq!(fleet.left("status").as_deref(), Some(""));
+    assert_eq!(fleet.left("listing").as_deref(), Some(".git\nREADME.md\n"));
+    assert_eq!(fingerprint(&fleet.path("app")), before);
+
+    let why = fleet.held("ticket/other", "PausedByGit");
+    assert!(why.contains("max"), "{why}");
+    fleet.until("the ticket is done", |fleet| {
+        (fleet.get("ticket", "thing")["ticket"] == "done").then_some(())
+    });
+    assert_eq!(fleet.runs().len(), 1);
+}
+
+fn made_by_the_agent(fleet: &Fleet, run: &Value) {
+    let tree = &run["trees"][0];
+    let (base, head) = (&tree["base"], &tree["head"]);
+    assert_eq!(*base, fleet.git("app", &["rev-parse", "HEAD"]));
+    assert!(head.is_string() && head != base, "{tree}");
+    assert_eq!(tree["isDirty"], false);
+    let log = [
+        "-c",
+        "safe.directory=*",
+        "log",
+        "-1",
+        "--format=%H%n%an <%ae>%n%cn <%ce>%n%s",
+    ];
+    let log = fleet.git(tree["path"].as_str().unwrap(), &log);
+    let agent = format!(
+        "Ada (agent) <{}@agents.homeostat.local>",
+        run["agent"].as_str().unwrap()
+    );
+    let expected = [head.as_str().unwrap(), &agent, &agent, "Add the thing"].join("\n");
+    assert_eq!(log, expected);
+}
+
+/// What a change to a file would change, but for the times of reading.
+#[derive(Debug, PartialEq, Eq)]
+struct Print {
+    inode: u64,
+    mode: u32,
+    changed: (i64, i64),
+    bytes: Vec<u8>,
+}
+
+/// Of everything in the directory.
+fn fingerprint(directory: &Path) -> BTreeMap<PathBuf, Print> {
+    let mut prints = BTreeMap::new();
+    let mut rest = vec![directory.to_owned()];
+    while let Some(path) = rest.pop() {
+        let meta = fs::symlink_metadata(&path).unwrap();
+        let mut bytes = Vec::new();
+        if meta.is_dir() {
+            let entries = fs::read_dir(&path).unwrap();
+            rest.extend(entries.map(|entry| entry.unwrap().path()));
+        } else if meta.is_file() {
+            bytes = fs::read(&path).unwrap();
+        }
+        let print = Print {
+            inode: meta.ino(),
+            mode: meta.mode(),
+            // No call sets this time.
+            changed: (meta.ctime(), meta.ctime_nsec()),
+            bytes,
+        };
+        prints.insert(path, print);
+    }
+    prints
+}

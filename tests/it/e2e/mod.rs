@@ -1,0 +1,15 @@
+//! The real program from end to end: a config repository is committed to, the daemon follows, and
+//! the program's own commands say what became of it.
+
+mod budget;
+mod commit;
+mod demo;
+mod disk;
+mod estop;
+mod refusal;
+mod revision;
+mod rig;
+mod shutdown;
+mod silence;
+mod space;
+mod talk;

@@ -1,0 +1,115 @@
+//! What a space gives its runs: repositories of its allowlist, and trees that one run writes.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::json;
+
+use super::rig::Fleet;
+
+#[test]
+fn a_space_has_the_repositories_of_its_list_and_no_other() {
+    let mut fleet = Fleet::plain();
+    fleet.put("Space", "none", &json!({"agents": ["ada"], "repos": []}));
+    fleet.put(
+        "Space",
+        "one",
+        &json!({"agents": ["ada"], "repos": ["lib"]}),
+    );
+    fleet.put("Space", "all", &json!({"agents": ["ada"]}));
+    fleet.commit("Open more rooms");
+    fleet.start();
+    for (space, here, trees) in [
+        ("none", "", &[][..]),
+        ("one", ".git README.md", &["lib"]),
+        ("all", "", &["app", "lib"]),
+    ] {
+        let run = fleet
+            .run(&[
+                "dispatch",
+                "--agent",
+                "ada",
+                "--space",
+                space,
+                "say \"$(echo $(ls -A))|$PWD\"",
+            ])
+            .line();
+        let run = fleet.over(&run);
+        let cwd = run["cwd"].as_str().unwrap();
+        let expected = format!("{here}|{cwd}");
+        let segments = fleet.json(&["transcript", run["id"].as_str().unwrap()]);
+        assert_eq!(segments["segments"][0]["text"], expected, "{space}");
+        let listed: Vec<_> = run["trees"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|it| it["repo"].as_str().unwrap())
+            .collect();
+        assert_eq!(listed, trees, "{space}");
+        let repos = Path::new(cwd).ancestors().nth(2).unwrap().join("repos");
+        assert!(repos.starts_with(fleet.path("data/workspaces")), "{cwd}");
+        assert_eq!(directories(&repos), trees, "{space}");
+        // One tree is where the run starts; with none or several it is a directory of the agent's.
+        assert_eq!(
+            Path::new(cwd).starts_with(&repos),
+            trees.len() == 1,
+            "{cwd}"
+        );
+    }
+}
+
+/// Names of the directories in it, in order.
+fn directories(path: &Path) -> Vec<String> {
+    let entries = fs::read_dir(path).into_iter().flatten().map(Result::unwrap);
+    let entries = entries.filter(|entry| entry.path().is_dir());
+    let mut names: Vec<_> = entries
+        .map(|entry| entry.file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn one_tree_is_written_by_one_run_at_a_time() {
+    let mut fleet = Fleet::plain();
+    fleet.put("Agent", "max", &json!({"title": "Max", "adapter": "told"}));
+    fleet.put(
+        "Space",
+        "room",
+        &json!({"agents": ["ada", "max"], "repos": ["app"]}),
+    );
+    fleet.commit("Add Max");
+    fleet.start();
+    let run = |agent: &str, side: &str, gate: &str| {
+        let script = format!(
+            "mkdir .alone || say Together; {}; rmdir .alone; say Alone",
+            fleet.gate(gate)
+        );
+        let args = [
+            "dispatch",
+            "--agent",
+            agent,
+            "--space",
+            "room",
+            "--conversation",
+            side,
+            &script,
+        ];
+        fleet.run(&args).line()
+    };
+    let first = run("ada", "left", "first");
+    fleet.running(&first);
+    let second = run("max", "right", "second");
+    fleet.held(&second, "WorktreeBusy");
+    fleet.open("second");
+    fleet.open("first");
+    let (first, second) = (fleet.over(&first), fleet.over(&second));
+    assert_eq!(
+        (&first["summary"], &second["summary"]),
+        (&"Alone".into(), &"Alone".into())
+    );
+    assert!(
+        first["endedAt"].as_str() <= second["startedAt"].as_str(),
+        "{first} {second}"
+    );
+}
