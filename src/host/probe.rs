@@ -5,7 +5,6 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Access, access};
 use serde::Serialize;
 use strum::{Display, EnumIter};
 
