@@ -87,6 +87,11 @@ pub fn classify(facts: &Facts<'_>) -> Outcome {
         // Nobody had asked it to end: what was finished then is not done again.
         End::DaemonLost if facts.has_done => finished(facts),
         End::DaemonLost => lost("lost with the daemon that ran it"),
+        End::Budget => caused(
+            Liveness::Failed,
+            Some(ErrorFamily::BudgetExceeded),
+            "ended because its budget is spent".to_owned(),
+        ),
         End::LaunchFailed => launch_failed(facts),
         End::AgentFinished => finished(facts),
     }

@@ -354,8 +354,13 @@ impl RunTask {
             tokio::select! {
                 events = stream.next() => {
                     silent_at = Instant::now() + silence;
+                    let has_usage = events.iter().any(is_usage);
                     for event in events {
                         recorder.record(event).await?;
+                    }
+                    if has_usage && end_reason.is_none() && self.has_crossed().await? {
+                        end_reason = Some(EndReason::Budget);
+                        self.end_in_background(EndReason::Budget);
                     }
                 }
                 reason = asked_to_stop(&mut stopped), if end_reason.is_none() => {
@@ -377,6 +382,21 @@ impl RunTask {
         // Gone or not, the shim is ours to reap; if it lingers the next start reaps it.
         drop(shim.try_reap());
         Ok(Ending { end_reason, exit })
+    }
+
+    /// Whether a budget that stops runs in flight is spent, what live runs report included.
+    async fn has_crossed(&self) -> Result<bool, DriveError> {
+        for guard in self.order.guards.iter().filter(|guard| guard.stops) {
+            let spent = self
+                .shared
+                .store
+                .spend_so_far(guard.scope, &guard.window)
+                .await?;
+            if spent >= guard.ceiling {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Ends the agent, politely first, while its output is read on. That we ended it is on record
@@ -468,6 +488,10 @@ impl Stream {
             }
         }
     }
+}
+
+const fn is_usage(event: &AgentEvent) -> bool {
+    matches!(event, AgentEvent::Usage { .. })
 }
 
 /// The next line; none at the end, or when it can't be read; never, when there is no stream.

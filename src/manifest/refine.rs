@@ -77,7 +77,6 @@ fn reserved_values(kind: Kind, path: &[&str]) -> &'static [&'static str] {
             "gemini",
             "opencode",
         ],
-        (Kind::BudgetPolicy, ["spec", "enforcement"]) => &["gate", "gateAndStop"],
         (Kind::BudgetPolicy, ["spec", "scope", "kind"]) => &["team"],
         (Kind::Schedule, ["spec", "overlap"]) => &["replace"],
         _ => &[],

@@ -263,6 +263,10 @@ pub enum HoldReason {
     PausedByOperator,
     /// The agent is archived.
     AgentArchived,
+    /// A budget that gates dispatch is exhausted.
+    PausedByBudget,
+    /// What the run may cost does not fit in what remains of a budget.
+    BudgetExceeded,
     /// Another run of the conversation is live.
     ConversationBusy,
     /// Another run holds a worktree that this one would write.

@@ -116,6 +116,39 @@ pub struct BudgetPause {
     pub since: Timestamp,
 }
 
+/// What a budget that gates dispatch asks of a run, at the exec boundary and in flight.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BudgetGuard {
+    /// The policy.
+    pub budget: ObjectRef,
+    /// What it is over.
+    pub scope: ScopeKey,
+    /// The window that the run starts in.
+    pub window: Window,
+    /// The ceiling.
+    pub ceiling: Money,
+    /// Whether a run that crosses it is ended.
+    pub stops: bool,
+}
+
+/// What is set aside for a run of an agent that has too few priced runs to tell (design §15).
+pub const RESERVATION_DEFAULT: Money = Money::from_cents(100);
+/// Priced runs that an estimate is made from (design §15).
+pub const ESTIMATE_RUNS: usize = 20;
+/// Priced runs without which there is no estimate (design §15).
+pub const ESTIMATE_RUNS_MIN: usize = 5;
+
+/// What nine in ten of these costs stay at or below; none when there are too few of them.
+pub fn estimate(costs: &[Money]) -> Option<Money> {
+    if costs.len() < ESTIMATE_RUNS_MIN {
+        return None;
+    }
+    let mut costs = costs.to_vec();
+    costs.sort_unstable();
+    // The nearest rank: the smallest cost that at least 90 % of all are not above.
+    costs.get((costs.len() * 9).div_ceil(10) - 1).copied()
+}
+
 /// Month-to-date spend of one budget.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spend {
@@ -125,14 +158,32 @@ pub struct Spend {
     pub window: Window,
     /// Priced spend.
     pub spent: Money,
+    /// What is set aside for live runs, or used by them where that is more.
+    pub reserved: Money,
     /// Runs in the window whose cost is not known.
     pub unpriced_runs: u32,
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Window;
+    use super::{Window, estimate};
+    use crate::model::units::Money;
     use jiff::{Timestamp, tz::TimeZone};
+
+    #[test]
+    fn an_estimate_is_the_ninetieth_percentile_of_enough_runs() {
+        let of = |costs: &[i64]| {
+            let costs: Vec<_> = costs
+                .iter()
+                .map(|cents| Money::from_cents(*cents))
+                .collect();
+            estimate(&costs)
+        };
+        assert_eq!(of(&[1, 2, 3, 4]), None);
+        assert_eq!(of(&[5, 4, 3, 2, 1]), Some(Money::from_cents(5)));
+        let twenty: Vec<_> = (1..=20).rev().collect();
+        assert_eq!(of(&twenty), Some(Money::from_cents(18)));
+    }
 
     #[test]
     fn a_window_is_the_zones_own_month() {

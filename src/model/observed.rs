@@ -11,6 +11,7 @@ use super::id::{OverrideId, RunId, Uid, WorktreeId};
 use super::kind::{ObjectRef, Revision};
 use super::run::{EndedRun, LiveRun};
 use super::ticket::TicketStatus;
+use super::units::Money;
 use super::wake::QueuedWake;
 
 /// What is remembered of an object.
@@ -203,6 +204,8 @@ pub struct Observed {
     pub budget_pauses: BTreeMap<ScopeKey, BudgetPause>,
     /// Month-to-date spend by the budget's object (a BudgetPolicy, or an Agent's own figure).
     pub spend: BTreeMap<ObjectRef, Spend>,
+    /// What a run of each agent is expected to cost at most; none while too few are priced.
+    pub estimates: BTreeMap<Uid, Money>,
     /// Incidents recorded, by scope, window and kind.
     pub incidents: BTreeSet<(ScopeKey, String, IncidentKind)>,
     /// The emergency stop of this host, if it is set.

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use strum::{Display, EnumIter, EnumString};
 
+use super::budget::BudgetGuard;
 use super::id::{ConversationId, RunId, Uid, WakeId, WorktreeId};
 use super::kind::{ObjectRef, Revision};
 use super::spec::{AdapterSpec, GitIdentity};
@@ -94,6 +95,8 @@ wire_enum!(
         Removed,
         /// The silence watchdog.
         Silence,
+        /// A spending limit that stops runs in flight.
+        Budget,
         /// The daemon's own stop; it is tried again.
         DaemonShutdown,
         /// The daemon died under it; it is tried again.
@@ -228,6 +231,10 @@ pub struct RunOrder {
     pub identity: GitIdentity,
     /// How long it may say nothing.
     pub silence: Duration,
+    /// What is set aside for it; none where no budget gates dispatch.
+    pub reservation: Option<Money>,
+    /// The budgets that gate it.
+    pub guards: Vec<BudgetGuard>,
     /// The revision that it was planned against.
     pub revision: Revision,
     /// The agent's generation that it was planned against.

@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 
 use super::cx::PlanCx;
+use super::gates::{Gates, Reservation};
 use super::provision::missing;
 use super::view::{AgentView, SpaceView, View};
 use crate::model::action::{Action, HoldReason, HoldSubject};
@@ -23,8 +24,9 @@ pub(super) fn step(cx: &mut PlanCx<'_>) {
     let mut wakes: Vec<&QueuedWake> = cx.view.observed.wakes.iter().collect();
     wakes.sort_by_key(|queued| (queued.wake.priority, queued.sequence));
     let mut lanes = Lanes::of(cx.view);
+    let mut gates = Gates::of(cx.view);
     for queued in wakes {
-        admit(cx, &mut lanes, &queued.wake);
+        admit(cx, &mut lanes, &mut gates, &queued.wake);
     }
 }
 
@@ -64,7 +66,7 @@ impl Lanes {
     }
 }
 
-fn admit(cx: &mut PlanCx<'_>, lanes: &mut Lanes, wake: &Wake) {
+fn admit(cx: &mut PlanCx<'_>, lanes: &mut Lanes, gates: &mut Gates<'_>, wake: &Wake) {
     let view = cx.view;
     let subject = HoldSubject::Wake(wake.id);
     if let Some(because) = view.lost_by(wake) {
@@ -81,20 +83,30 @@ fn admit(cx: &mut PlanCx<'_>, lanes: &mut Lanes, wake: &Wake) {
         }
         return;
     }
-    match order_for(view, lanes, wake) {
+    match order_for(view, lanes, gates, wake) {
         Err((reason, message)) => cx.hold(subject, reason, message),
         Ok(order) => {
             let repos: Vec<Uid> = order.trees.iter().map(|tree| tree.repo).collect();
             let run = order.run;
+            let reservation = Reservation {
+                amount: order.reservation,
+                guards: order.guards.clone(),
+            };
             if cx.act(Action::StartRun(Box::new(order)), subject) {
                 lanes.take(run, wake.workspace, wake.agent, wake.space, &repos);
+                gates.take(&reservation);
             }
         }
     }
 }
 
 /// Passes the wake through every gate, in the order in which they are explained to people.
-fn order_for(view: &View<'_>, lanes: &mut Lanes, wake: &Wake) -> Result<RunOrder, Gate> {
+fn order_for(
+    view: &View<'_>,
+    lanes: &mut Lanes,
+    gates: &Gates<'_>,
+    wake: &Wake,
+) -> Result<RunOrder, Gate> {
     if let Some(gate) = view.standing.hold() {
         return Err(gate);
     }
@@ -122,7 +134,14 @@ fn order_for(view: &View<'_>, lanes: &mut Lanes, wake: &Wake) -> Result<RunOrder
     let room = provisioned(view, space, wake)?;
     unwritten(lanes, wake.space, &room.trees)?;
     below_caps(view, lanes, agent, space, &room.trees)?;
-    Ok(order(view, wake, agent, space, adapter, room))
+    let repos: Vec<Uid> = room.trees.iter().map(|tree| tree.repo).collect();
+    let reservation = gates.pass(view, wake, &repos)?;
+    let order = order(view, wake, agent, space, adapter, room);
+    Ok(RunOrder {
+        reservation: reservation.amount,
+        guards: reservation.guards,
+        ..order
+    })
 }
 
 /// An agent paused by git or by an operator, or archived, is dispatched on no path.
@@ -311,6 +330,8 @@ fn order(
             .silence_timeout
             .unwrap_or(SilenceTimeout::DEFAULT)
             .duration(),
+        reservation: None,
+        guards: Vec::new(),
         revision: view
             .revision()
             .unwrap_or_else(|| agent.state.revision.clone()),

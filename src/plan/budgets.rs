@@ -1,7 +1,8 @@
 //! Budgets: crossings are recorded once, exhausted scopes paused, pauses lifted.
 //!
-//! Enforcement is `postHoc`: a reaction after the run. A budget's pause is a fact beside git's
-//! lifecycle and the operator's pause; it shows in the agent's conditions and holds no wake.
+//! This step is a reaction to what was spent. A budget's pause is a fact beside git's lifecycle and
+//! the operator's pause: under `postHoc` it shows in the agent's conditions and holds no wake; where
+//! a policy gates dispatch, `gates` holds the wakes of its scope.
 //!
 //! An incident is unique in (scope, window, kind). A pause is not: when a raised ceiling lifted
 //! it and spend crosses that one too, the same hard incident is asked for again, which records
@@ -16,7 +17,7 @@ use crate::model::action::{Action, HoldSubject};
 use crate::model::budget::{BudgetPause, Incident, IncidentKind, ScopeKey, Spend};
 use crate::model::id::Uid;
 use crate::model::kind::{Kind, ObjectRef};
-use crate::model::spec::{BudgetPolicySpec, BudgetScopeKind};
+use crate::model::spec::{BudgetPolicySpec, BudgetScopeKind, Enforcement};
 use crate::model::units::Money;
 
 /// What an agent's own figure warns at, as a policy does by default.
@@ -33,12 +34,16 @@ pub(super) struct Budget<'a> {
     pub(super) ceiling: Money,
     soft_percent: u8,
     is_hard_stop: bool,
+    /// How it acts on dispatch.
+    pub(super) enforcement: Enforcement,
+    /// What a run is declared to cost at most.
+    pub(super) reserve: Option<Money>,
     /// Month to date, if it could be looked at.
     pub(super) spend: Option<&'a Spend>,
 }
 
 impl Budget<'_> {
-    fn is_limited(&self) -> bool {
+    pub(super) fn is_limited(&self) -> bool {
         self.ceiling > Money::ZERO
     }
 
@@ -74,6 +79,8 @@ pub(super) fn budgets<'a>(view: &View<'a>) -> Vec<Budget<'a>> {
             ceiling: policy.spec.monthly,
             soft_percent: policy.spec.soft_threshold_percent,
             is_hard_stop: policy.spec.hard_stop,
+            enforcement: policy.spec.enforcement,
+            reserve: policy.spec.reserve,
             spend,
         })
     });
@@ -90,6 +97,8 @@ pub(super) fn budgets<'a>(view: &View<'a>) -> Vec<Budget<'a>> {
             ceiling: budget.monthly,
             soft_percent: SOFT_PERCENT_OF_OWN_FIGURE,
             is_hard_stop: true,
+            enforcement: Enforcement::PostHoc,
+            reserve: None,
             spend: view.observed.spend.get(agent.reference),
         })
     });

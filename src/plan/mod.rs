@@ -31,6 +31,7 @@ mod schedules;
 mod tickets;
 
 mod admit;
+mod gates;
 
 mod prune;
 mod reclaim;

@@ -88,6 +88,7 @@ const fn target_of(run: &EndedRun) -> TicketStatus {
         EndReason::StoppedByHuman | EndReason::Estop | EndReason::Removed => TicketStatus::Blocked,
         EndReason::AgentFinished
         | EndReason::Silence
+        | EndReason::Budget
         | EndReason::DaemonShutdown
         | EndReason::DaemonLost
         | EndReason::LaunchFailed => TicketStatus::Failed,

@@ -85,6 +85,8 @@ fn order(reason: WakeReason) -> RunOrder {
             email: format!("{}@agents.homeostat.local", uid("agent")),
         },
         silence: Duration::from_secs(900),
+        reservation: None,
+        guards: Vec::new(),
         revision: Revision::new("abc"),
         generation: 1,
     }

@@ -1,12 +1,13 @@
 //! Observing: one snapshot of the rows, and what only this process knows.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use super::{ReconcileError, Reconciler};
-use crate::model::budget::{ScopeKey, Spend, Window};
+use crate::model::budget::{ESTIMATE_RUNS, ScopeKey, Spend, Window, estimate};
 use crate::model::desired::Catalog;
 use crate::model::kind::{Kind, ObjectRef};
 use crate::model::observed::Observed;
@@ -36,7 +37,31 @@ impl Reconciler {
         observed.backend = Some(self.settings.backend);
         observed.is_draining = self.handle.shared.is_draining.load(Ordering::Acquire);
         self.add_spend(catalog, &mut observed, now).await?;
+        if catalog
+            .budget_policies
+            .values()
+            .any(|policy| policy.spec.enforcement.gates())
+        {
+            self.add_estimates(&mut observed).await?;
+        }
         Ok(observed)
+    }
+
+    /// What a run of each agent with a waiting wake may cost.
+    async fn add_estimates(&self, observed: &mut Observed) -> Result<(), ReconcileError> {
+        let waiting: BTreeSet<_> = observed
+            .wakes
+            .iter()
+            .map(|queued| queued.wake.agent)
+            .collect();
+        for agent in waiting {
+            let limit = u32::try_from(ESTIMATE_RUNS).unwrap_or(u32::MAX);
+            let costs = self.store.latest_costs(agent, limit).await?;
+            if let Some(estimate) = estimate(&costs) {
+                observed.estimates.insert(agent, estimate);
+            }
+        }
+        Ok(())
     }
 
     /// Month-to-date spend of every budget in the catalog.
@@ -56,12 +81,14 @@ impl Reconciler {
                 continue;
             };
             let (spent, unpriced_runs) = self.store.spend(scope, &window).await?;
+            let reserved = self.store.reserved(scope).await?;
             observed.spend.insert(
                 budget,
                 Spend {
                     scope,
                     window,
                     spent,
+                    reserved,
                     unpriced_runs,
                 },
             );

@@ -6,6 +6,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use serde_json::{Value, json};
 
 use super::effect::leaving;
+use super::money::{reserved_in, settled_in};
 use super::operator::pauses;
 use super::sql::{At, Columns, Json, Text, int};
 use super::tree::worktree_phase;
@@ -16,6 +17,7 @@ use crate::model::id::RunId;
 use crate::model::observed::{TreePhase, WorktreeBackend};
 use crate::model::run::{Liveness, RunOrder, RunStatus};
 use crate::model::spec::Lifecycle;
+use crate::model::units::Money;
 use crate::model::wake::{Wake, WakeState};
 
 /// What the daemon knows of a start beside the order.
@@ -126,7 +128,33 @@ fn closed_gate(
         let message = format!("run {} of the conversation is live", other.short());
         return Ok(Some((HoldReason::ConversationBusy, message)));
     }
+    if let Some(refusal) = spent_budget(conn, order)? {
+        return Ok(Some(refusal));
+    }
     closed_tree(conn, order)
+}
+
+/// A budget in whose rest the reservation does not fit, by the rows of this instant.
+fn spent_budget(
+    conn: &Connection,
+    order: &RunOrder,
+) -> rusqlite::Result<Option<(HoldReason, String)>> {
+    let Some(reservation) = order.reservation else {
+        return Ok(None);
+    };
+    for guard in &order.guards {
+        let settled = settled_in(conn, guard.scope, &guard.window)?;
+        let reserved = reserved_in(conn, guard.scope)?;
+        let total = settled.saturating_add(reserved).saturating_add(reservation);
+        if total > guard.ceiling {
+            let message = format!(
+                "{}: {settled} spent and {reserved} set aside of {}; the run needs {reservation}",
+                guard.budget, guard.ceiling
+            );
+            return Ok(Some((HoldReason::BudgetExceeded, message)));
+        }
+    }
+    Ok(None)
 }
 
 /// The emergency stop or suspension that the accepted revision declares.
@@ -232,9 +260,9 @@ fn insert_run(
            conversation, ticket, wake_reason, wake_context_json, revision, generation, retry_of,
            attempt, requested_by, adapter, credential_source, sandbox_state, worktree_backend, cwd,
            git_name, git_email, silence_seconds, log_path, incarnation, status, liveness,
-           started_at)
+           started_at, reservation_micros)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18,
-           ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30)",
+           ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31)",
     )?
     .execute(params![
         Text(order.run),
@@ -266,7 +294,8 @@ fn insert_run(
         facts.incarnation,
         Text(RunStatus::Pending),
         Text(Liveness::Alive),
-        At(facts.now)
+        At(facts.now),
+        order.reservation.map(Money::micros)
     ])?;
     Ok(())
 }

@@ -94,6 +94,7 @@ struct Open {
     wake: WakeId,
     requested_by: Option<String>,
     has_process: bool,
+    reservation: Option<i64>,
 }
 
 impl Store {
@@ -152,6 +153,7 @@ fn open_run(row: &Row<'_>) -> rusqlite::Result<Open> {
         wake: row.text("wake")?,
         requested_by: row.get("requested_by")?,
         has_process: row.get::<_, Option<i64>>("pid")?.is_some(),
+        reservation: row.get("reservation_micros")?,
     })
 }
 
@@ -207,16 +209,24 @@ fn enter_in_ledger(
     let at: Option<Timestamp> = conn
         .prepare_cached("SELECT max(at) AS at FROM run_events WHERE run = ?1 AND type = 'usage'")?
         .query_row([Text(close.run)], |row| row.at_opt("at"))?;
+    // What is not known settles at what was set aside, and says so.
+    let estimate = if cost.is_none() {
+        open.reservation
+    } else {
+        None
+    };
     conn.prepare_cached(
-        "INSERT INTO ledger (run, agent, space, workspace, micros, input_tokens, output_tokens, at)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+        "INSERT INTO ledger (run, agent, space, workspace, micros, is_estimated, input_tokens,
+           output_tokens, at)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
     )?
     .execute(params![
         Text(close.run),
         Text(open.agent),
         Text(open.space),
         Text(open.workspace),
-        cost,
+        cost.or(estimate),
+        estimate.is_some(),
         int(close.usage.input_tokens),
         int(close.usage.output_tokens),
         At(at.unwrap_or(close.ended_at))

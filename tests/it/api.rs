@@ -222,6 +222,8 @@ impl Served {
                 email: "writer@agents.homeostat.local".to_owned(),
             },
             silence: Duration::from_secs(900),
+            reservation: None,
+            guards: Vec::new(),
             revision: Revision::new("0123456789abcdef0123456789abcdef01234567"),
             generation: 1,
         };

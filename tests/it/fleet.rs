@@ -181,7 +181,12 @@ fn put_agents(catalog: &mut Catalog, shape: &Shape) {
         },
         monthly: Money::from_cents(i64::from(shape.ceiling) * 200),
         soft_threshold_percent: 80,
-        enforcement: Enforcement::PostHoc,
+        enforcement: match shape.ceiling % 3 {
+            0 => Enforcement::PostHoc,
+            1 => Enforcement::Gate,
+            _ => Enforcement::GateAndStop,
+        },
+        reserve: (shape.ceiling > 4).then_some(Money::from_cents(150)),
         hard_stop: shape.ceiling.is_multiple_of(2),
         zone: None,
     };

@@ -124,6 +124,8 @@ RunOrder {
         email: "5ac12a2c-96e5-5756-81c3-3b6a096d6717@agents.homeostat.local",
     },
     silence: 900s,
+    reservation: None,
+    guards: [],
     revision: Revision(
         "rev1",
     ),

@@ -36,6 +36,8 @@ pub(crate) struct World {
     pub(crate) spent: BTreeMap<ObjectRef, (String, Money)>,
     /// The wakes that live runs serve.
     claimed: BTreeMap<RunId, Wake>,
+    /// What is set aside for live runs, and in which scopes.
+    reserved: BTreeMap<RunId, (Money, Vec<ScopeKey>)>,
     /// Every wake ever recorded: recording one again changes nothing.
     recorded: BTreeSet<WakeId>,
     sequence: i64,
@@ -55,6 +57,7 @@ impl World {
             now: now.parse().unwrap(),
             spent: BTreeMap::new(),
             claimed: BTreeMap::new(),
+            reserved: BTreeMap::new(),
             recorded: BTreeSet::new(),
             sequence: 0,
             minted: BTreeMap::new(),
@@ -154,10 +157,17 @@ impl World {
                 scope,
                 window: window.clone(),
                 spent: spent.map_or(Money::ZERO, |(_, money)| *money),
+                reserved: self.reserved_in(scope),
                 unpriced_runs: 0,
             };
             self.observed.spend.insert(reference, spend);
         }
+    }
+
+    fn reserved_in(&self, scope: ScopeKey) -> Money {
+        let held = self.reserved.values();
+        held.filter(|(_, scopes)| scopes.contains(&scope))
+            .fold(Money::ZERO, |sum, (money, _)| sum.saturating_add(*money))
     }
 
     fn budget_scopes(&self) -> Vec<(ObjectRef, ScopeKey)> {
@@ -241,6 +251,7 @@ impl World {
         if self.observed.live_runs.remove(&run).is_none() {
             return;
         }
+        self.reserved.remove(&run);
         let wake = self.claimed.remove(&run).expect("a live run serves a wake");
         let is_lost = liveness == Liveness::Dead;
         self.observed.ended_runs.push(EndedRun {
@@ -481,6 +492,10 @@ impl World {
             is_attached: true,
         };
         self.claimed.insert(order.run, wake);
+        if let Some(money) = order.reservation {
+            let scopes = order.guards.iter().map(|guard| guard.scope).collect();
+            self.reserved.insert(order.run, (money, scopes));
+        }
         self.observed.live_runs.insert(order.run, run.clone());
         self.assert_caps(&run);
     }
@@ -499,6 +514,14 @@ impl World {
         let fleet = self.catalog.fleet_spec();
         assert!(observed.estop.is_none() && !fleet.estop && !fleet.suspend);
         assert!(!observed.is_draining);
+        for guard in &order.guards {
+            let spent = self.spent.get(&guard.budget);
+            let spent = spent.filter(|(label, _)| *label == guard.window.label);
+            let spent = spent.map_or(Money::ZERO, |(_, money)| *money);
+            let taken = self.reserved_in(guard.scope).saturating_add(spent);
+            let total = taken.saturating_add(order.reservation.unwrap());
+            assert!(total <= guard.ceiling, "{total} of {}", guard.ceiling);
+        }
         for run in observed.live_runs.values() {
             assert_ne!(
                 run.conversation, order.conversation,

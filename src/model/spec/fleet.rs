@@ -151,6 +151,10 @@ pub struct BudgetPolicySpec {
     /// Whether exhaustion pauses the scope.
     #[serde(default = "hard_stop_default")]
     pub hard_stop: bool,
+    /// What a run is expected to cost at most, where dispatch is gated. Absent: what nine in ten
+    /// of the agent's last 20 priced runs stayed below, or $1.00 while there are fewer than five.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reserve: Option<Money>,
     /// IANA time zone of the window; the Fleet's when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 64))]
@@ -209,6 +213,17 @@ pub enum Enforcement {
     /// A reaction after the run; the paused agent still accepts dispatches.
     #[default]
     PostHoc,
+    /// A run is admitted only if what it may cost fits in what remains.
+    Gate,
+    /// The same, and the run that crosses the ceiling is ended at its next usage event.
+    GateAndStop,
+}
+
+impl Enforcement {
+    /// Whether the ceiling holds runs back before they start.
+    pub const fn gates(self) -> bool {
+        matches!(self, Self::Gate | Self::GateAndStop)
+    }
 }
 
 const fn soft_threshold_default() -> u8 {

@@ -46,7 +46,7 @@ pub const fn reserved_fields(kind: Kind) -> &'static [&'static str] {
             "strictVolume",
         ],
         Kind::Adapter => &["inheritHostEnv", "mcp", "models", "prices"],
-        Kind::BudgetPolicy => &["tokens", "reserve"],
+        Kind::BudgetPolicy => &["tokens"],
         Kind::Agent => &[
             "systemPrompt",
             "model",

@@ -44,14 +44,22 @@ impl Facts<'_> {
                     window,
                     ..
                 } = pause;
-                let message = format!(
-                    "{whose} spent {spent} of {ceiling} in {window}; dispatches are still \
-                     accepted (enforcement: postHoc)"
-                );
+                let effect = if self.gates(scope) {
+                    "its wakes wait"
+                } else {
+                    "dispatches are still accepted (enforcement: postHoc)"
+                };
+                let message = format!("{whose} spent {spent} of {ceiling} in {window}; {effect}");
                 yes(KIND, ConditionReason::PausedByBudget, message)
             }
             None => no(KIND, ConditionReason::Active, "it takes work"),
         }
+    }
+
+    /// Whether a policy over the scope gates dispatch.
+    fn gates(&self, scope: ScopeKey) -> bool {
+        let over = self.budgets.get(&scope);
+        over.is_some_and(|over| over.iter().any(|budget| budget.enforcement.gates()))
     }
 
     /// The budget pause that holds the agent: its own, or that of a scope that it is in.

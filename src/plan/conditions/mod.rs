@@ -291,6 +291,8 @@ fn held(kind: Kind, hold: &Hold) -> Option<Stand> {
         | HoldReason::PausedByGit
         | HoldReason::PausedByOperator
         | HoldReason::AgentArchived
+        | HoldReason::PausedByBudget
+        | HoldReason::BudgetExceeded
         | HoldReason::ConversationBusy
         | HoldReason::WorktreeBusy
         | HoldReason::FleetCap
@@ -312,6 +314,8 @@ const fn reason_of(kind: Kind, reason: HoldReason) -> ConditionReason {
         HoldReason::PausedByGit => ConditionReason::PausedByGit,
         HoldReason::PausedByOperator => ConditionReason::PausedByOperator,
         HoldReason::AgentArchived => ConditionReason::Archived,
+        HoldReason::PausedByBudget => ConditionReason::PausedByBudget,
+        HoldReason::BudgetExceeded => ConditionReason::Exhausted,
         HoldReason::NotProvisioned => ConditionReason::Provisioning,
         HoldReason::ProvisionFailed => ConditionReason::ProvisionFailed,
         HoldReason::Backoff => ConditionReason::Backoff,

@@ -77,7 +77,7 @@ CREATE TABLE conditions (
 CREATE TABLE holds (
   subject_kind TEXT    NOT NULL CHECK (subject_kind IN ('wake', 'object')),
   subject      TEXT    NOT NULL,  -- a wake's id, or an object's reference
-  reason       TEXT    NOT NULL CHECK (reason IN ('Estop', 'Suspended', 'Draining', 'FirstRevision', 'PausedByGit', 'PausedByOperator', 'AgentArchived', 'ConversationBusy', 'WorktreeBusy', 'FleetCap', 'WorkspaceCap', 'RepoCap', 'AgentCap', 'NotProvisioned', 'ProvisionFailed', 'Backoff', 'Terminal', 'RunLive', 'Queued')),
+  reason       TEXT    NOT NULL CHECK (reason IN ('Estop', 'Suspended', 'Draining', 'FirstRevision', 'PausedByGit', 'PausedByOperator', 'AgentArchived', 'PausedByBudget', 'BudgetExceeded', 'ConversationBusy', 'WorktreeBusy', 'FleetCap', 'WorkspaceCap', 'RepoCap', 'AgentCap', 'NotProvisioned', 'ProvisionFailed', 'Backoff', 'Terminal', 'RunLive', 'Queued')),
   message      TEXT    NOT NULL,
   since        TEXT    NOT NULL,  -- when the reason was last entered
   count        INTEGER NOT NULL,  -- how often it was entered
@@ -271,7 +271,7 @@ CREATE TABLE runs (
   process_start_time     INTEGER,           -- clock ticks since boot
   boot_id                TEXT,
   cgroup                 TEXT,
-  stop_requested         TEXT    CHECK (stop_requested IN ('agentFinished', 'stoppedByHuman', 'estop', 'removed', 'silence', 'daemonShutdown', 'daemonLost', 'launchFailed')),
+  stop_requested         TEXT    CHECK (stop_requested IN ('agentFinished', 'stoppedByHuman', 'estop', 'removed', 'silence', 'budget', 'daemonShutdown', 'daemonLost', 'launchFailed')),
   stop_requested_by      TEXT,
   stop_requested_at      TEXT,
   -- Outcome. `status` alone never proves success: read `liveness`.
@@ -279,7 +279,7 @@ CREATE TABLE runs (
   liveness               TEXT    CHECK (liveness IN ('alive', 'productive', 'completed', 'blocked', 'empty', 'looping', 'failed', 'stalled', 'dead')),
   error_family           TEXT    CHECK (error_family IN ('transientUpstream', 'sandboxInfrastructure', 'budgetExceeded', 'processLost', 'silentRun', 'unknown')),
   error_code             TEXT,
-  end_reason             TEXT    CHECK (end_reason IN ('agentFinished', 'stoppedByHuman', 'estop', 'removed', 'silence', 'daemonShutdown', 'daemonLost', 'launchFailed')),
+  end_reason             TEXT    CHECK (end_reason IN ('agentFinished', 'stoppedByHuman', 'estop', 'removed', 'silence', 'budget', 'daemonShutdown', 'daemonLost', 'launchFailed')),
   exit_code              INTEGER,
   exit_signal            INTEGER,
   summary                TEXT,
@@ -290,6 +290,7 @@ CREATE TABLE runs (
   thought_tokens         INTEGER NOT NULL DEFAULT 0,
   cached_read_tokens     INTEGER NOT NULL DEFAULT 0,
   cached_write_tokens    INTEGER NOT NULL DEFAULT 0,
+  reservation_micros     INTEGER CHECK (reservation_micros >= 0),  -- set aside while it is live; NULL: nothing
   cost_micros            INTEGER,
   pricing                TEXT    CHECK (pricing IN ('priced', 'unpriced')),  -- NULL while it is live
   -- Times.
@@ -372,6 +373,7 @@ CREATE TABLE ledger (
   space         TEXT    NOT NULL,
   workspace     TEXT    NOT NULL,
   micros        INTEGER CHECK (micros >= 0),  -- NULL: unpriced
+  is_estimated  INTEGER NOT NULL DEFAULT 0 CHECK (is_estimated IN (0, 1)),  -- settled at the reservation
   input_tokens  INTEGER NOT NULL,
   output_tokens INTEGER NOT NULL,
   at            TEXT    NOT NULL              -- of the run's last usage event; of its end if it has none

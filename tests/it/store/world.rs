@@ -245,6 +245,8 @@ pub(super) fn order_without_trees(wake: &Wake) -> RunOrder {
             email: "ada@agents.homeostat.local".to_owned(),
         },
         silence: Duration::from_secs(900),
+        reservation: None,
+        guards: Vec::new(),
         revision: Revision::new("r1"),
         generation: 1,
     }
