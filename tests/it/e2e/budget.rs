@@ -151,3 +151,62 @@ fn an_operators_pause_lasts_until_it_is_taken_back_or_its_time_is_over() {
     fleet.held(&later, "PausedByOperator");
     assert_eq!(fleet.over(&later)["liveness"], "completed");
 }
+
+fn cap(enforcement: &str) -> Value {
+    json!({
+        "scope": {"kind": "agent", "name": "ada"},
+        "monthly": "$1.00",
+        "reserve": "$0.40",
+        "enforcement": enforcement,
+    })
+}
+
+#[test]
+fn a_gate_sets_aside_what_a_run_may_cost() {
+    let mut fleet = Fleet::plain();
+    fleet.put("BudgetPolicy", "cap", &cap("gate"));
+    fleet.commit("Gate Ada");
+    fleet.start();
+    let spend = |micros: u32| fleet.dispatch(&format!("spend {micros}; say spent"));
+    assert_eq!(fleet.over(&spend(550_000))["liveness"], "completed");
+    // $0.55 spent: $0.40 more fits.
+    assert_eq!(fleet.over(&spend(100_000))["liveness"], "completed");
+    // $0.65 spent: it does not any more, and nothing is exhausted yet.
+    let why = fleet.held(&spend(10_000), "BudgetExceeded");
+    assert!(why.contains("$0.65") && why.contains("$0.40"), "{why}");
+    assert_eq!(fleet.runs().len(), 2);
+}
+
+#[test]
+fn a_run_that_does_not_say_what_it_cost_settles_at_what_was_set_aside() {
+    let mut fleet = Fleet::plain();
+    fleet.put("BudgetPolicy", "cap", &cap("gate"));
+    fleet.commit("Gate Ada");
+    fleet.start();
+    for _ in 0..2 {
+        assert_eq!(
+            fleet.over(&fleet.dispatch("say nothing of money"))["liveness"],
+            "completed"
+        );
+    }
+    let why = fleet.held(&fleet.dispatch("say more"), "BudgetExceeded");
+    assert!(why.contains("$0.80 spent"), "{why}");
+}
+
+#[test]
+fn the_run_that_crosses_a_ceiling_is_ended_at_its_next_usage_event() {
+    let mut fleet = Fleet::plain();
+    fleet.put("BudgetPolicy", "cap", &cap("gateAndStop"));
+    fleet.commit("Stop Ada in flight");
+    fleet.start();
+    let steps = "spend 300000; ".repeat(3);
+    let prompt = format!("{steps}{}; say never", fleet.gate("rest"));
+    let over = fleet.over(&fleet.dispatch(&format!("spend 300000; {prompt}")));
+    assert_eq!(over["status"], "error");
+    assert_eq!(over["liveness"], "failed");
+    assert_eq!(over["errorFamily"], "budgetExceeded");
+    assert_eq!(over["endReason"], "budget");
+    // Over the ceiling by at most one usage event.
+    assert_eq!(over["usage"]["costMicros"], 1_200_000);
+    fleet.held(&fleet.dispatch("say more"), "PausedByBudget");
+}
