@@ -38,6 +38,8 @@ use crate::task::{TaskError, blocking};
 const STORE_EVERY: Duration = Duration::from_millis(100);
 /// Messages that a prompt is made from; what does not fit in its window is left out anyway.
 const HISTORY_MESSAGES_MAX: u32 = 500;
+/// How long a shim that has said its last may take to exit.
+const REAP: Duration = Duration::from_secs(1);
 /// How long the output of a process that is gone may take to run dry.
 const DRAIN: Duration = Duration::from_secs(5);
 
@@ -374,8 +376,8 @@ impl RunTask {
         for event in stream.parser.finish(end_reason, exit) {
             recorder.record(event).await?;
         }
-        // Gone or not, the shim is ours to reap; if it lingers the next start reaps it.
-        drop(shim.try_reap());
+        // It has nothing more to say, so it exits now; if it lingers the next start reaps it.
+        drop(blocking("reap shim", move || shim.reap(REAP)).await?);
         Ok(Ending { end_reason, exit })
     }
 
