@@ -204,6 +204,10 @@ fn a_removed_space_ends_its_runs_and_loses_no_work() {
     };
     let content = fleet.git(repository, &["show", &format!("{reference}:unsaved")]);
     assert_eq!(content, "precious");
+    fleet.until("the trash is empty", |fleet| {
+        let left = fs::read_dir(fleet.path("data/trash")).unwrap().count();
+        (left == 0).then_some(())
+    });
     // Its history stays.
     assert_eq!(fleet.runs().len(), 1);
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::json;
 
-use super::rig::Fleet;
+use super::rig::{Fleet, SECRET};
 
 #[test]
 fn a_space_has_the_repositories_of_its_list_and_no_other() {
@@ -112,4 +112,34 @@ fn one_tree_is_written_by_one_run_at_a_time() {
         first["endedAt"].as_str() <= second["startedAt"].as_str(),
         "{first} {second}"
     );
+}
+
+#[test]
+fn a_run_has_what_it_is_given_and_nothing_of_the_daemons() {
+    let mut fleet = Fleet::plain();
+    fleet.start();
+    let open = fleet.path("open").display().to_string();
+    let run = fleet.dispatch(&format!(
+        "env >{open}/env; ls -l /proc/self/fd >{open}/fds; id -u >{open}/uid; id -G >{open}/gids; \
+         cat {}/homeostat.db >{open}/stolen; say Looked",
+        fleet.path("data").display()
+    ));
+    fleet.over(&run);
+    let env = fleet.left("env").unwrap();
+    assert!(!env.contains(SECRET.0) && !env.contains(SECRET.1), "{env}");
+    assert!(env.contains(&format!("HOMEOSTAT_RUN_ID={run}\n")), "{env}");
+    assert!(env.contains("HOMEOSTAT_WAKE_REASON=followUp\n"), "{env}");
+    // Three streams, the listing's file among them, and the directory that is listed.
+    let fds = fleet.left("fds").unwrap();
+    assert_eq!(
+        fds.lines().filter(|line| line.contains(" -> ")).count(),
+        4,
+        "{fds}"
+    );
+    if rustix::process::geteuid().is_root() {
+        assert_ne!(fleet.left("uid").unwrap().trim(), "0");
+        let gids = fleet.left("gids").unwrap();
+        assert!(!gids.split_whitespace().any(|gid| gid == "0"), "{gids}");
+        assert_eq!(fleet.left("stolen").unwrap(), "");
+    }
 }
