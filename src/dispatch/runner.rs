@@ -28,7 +28,7 @@ use crate::model::event::AgentEvent;
 use crate::model::run::{EndReason, RunOrder};
 use crate::model::wake::Wake;
 use crate::process::control::{Decoder, Report};
-use crate::process::{StopTarget, stop};
+use crate::process::{StopTarget, estop, stop};
 use crate::prompt::{self, HistoryMessage, PromptInput};
 use crate::sandbox::{LaunchPlan, Program, Running, none};
 use crate::store::{Effect, StoreError};
@@ -372,13 +372,30 @@ impl RunTask {
             }
         }
         let exit = stream.exit.unwrap_or_default();
-        let end_reason = end_reason.unwrap_or(EndReason::AgentFinished);
+        let end_reason = match end_reason {
+            Some(reason) => reason,
+            None => self.unasked_end(exit).await?,
+        };
         for event in stream.parser.finish(end_reason, exit) {
             recorder.record(event).await?;
         }
         // It has nothing more to say, so it exits now; if it lingers the next start reaps it.
         drop(blocking("reap shim", move || shim.reap(REAP)).await?);
         Ok(Ending { end_reason, exit })
+    }
+
+    /// Who ended the agent, when it was not this task. The emergency stop needs no daemon to end one,
+    /// and it is set before it does.
+    async fn unasked_end(&self, exit: Exit) -> Result<EndReason, DriveError> {
+        if exit.code.is_some() {
+            return Ok(EndReason::AgentFinished);
+        }
+        let data_dir = self.shared.settings.data_dir.clone();
+        let stop = blocking("read estop", move || estop::read(&data_dir)).await?;
+        Ok(match stop.map_err(DispatchError::Estop)? {
+            Some(_) => EndReason::Estop,
+            None => EndReason::AgentFinished,
+        })
     }
 
     /// Ends the agent, politely first, while its output is read on. That we ended it is on record
