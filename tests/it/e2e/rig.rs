@@ -331,6 +331,31 @@ impl Fleet {
     pub(super) fn left(&self, name: &str) -> Option<String> {
         fs::read_to_string(self.path("open").join(name)).ok()
     }
+
+    /// The repository and the ref of every salvage.
+    pub(super) fn salvages(&self) -> Vec<(String, String)> {
+        let repos = fs::read_dir(self.path("data/repos"))
+            .unwrap()
+            .map(Result::unwrap);
+        let saved = repos
+            .map(|repo| repo.path().join("salvage.git"))
+            .filter(|it| it.exists());
+        let list = [
+            "for-each-ref",
+            "--format=%(refname)",
+            "refs/homeostat/salvage",
+        ];
+        let refs = |saved: PathBuf| {
+            let saved = saved.to_str().unwrap().to_owned();
+            let refs = self.git(&saved, &list);
+            let refs: Vec<_> = refs
+                .lines()
+                .map(|it| (saved.clone(), it.to_owned()))
+                .collect();
+            refs
+        };
+        saved.flat_map(refs).collect()
+    }
 }
 
 impl Drop for Fleet {
