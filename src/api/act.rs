@@ -224,12 +224,14 @@ pub(super) async fn resume(
     }))
 }
 
-/// Makes the loop look at the source and at everything else.
+/// Makes the loop look at the source and at everything else. What failed, for good or for now, is
+/// tried again: whoever asks may have put right what no manifest shows.
 pub(super) async fn reconcile(
     State(control): State<Control>,
     ConnectInfo(peer): ConnectInfo<Peer>,
 ) -> Answer<Empty> {
     audit(&control, peer, "reconcile", "fleet").await?;
+    control.store().forget_failures().await?;
     (control.levers().reconcile)();
     Ok(Json(Empty {}))
 }

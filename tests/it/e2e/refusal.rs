@@ -50,6 +50,19 @@ fn no_plain_copy_stands_in_for_a_reflink() {
     assert_eq!(run["worktreeBackend"], "git");
 }
 
+#[test]
+fn a_cause_that_no_manifest_shows_is_looked_at_again_when_somebody_asks() {
+    let mut fleet = Fleet::plain();
+    fleet.git("app", &["checkout", "--quiet", "--orphan", "empty"]);
+    fleet.start();
+    let run = fleet.dispatch("note 'It ran'");
+    let why = fleet.held("space/room", "Terminal");
+    assert!(why.contains("make a first commit in the source"), "{why}");
+    fleet.git("app", &["commit", "--quiet", "-m", "Begin"]);
+    fleet.run(&["reconcile"]).expect(0);
+    assert_eq!(fleet.over(&run)["liveness"], "productive");
+}
+
 /// How many names there are below any `repos` directory of the workspaces, and in what is built.
 fn files_below_repos(data: &Path) -> usize {
     let list = |path: &Path| -> Vec<_> {
