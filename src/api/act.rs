@@ -23,6 +23,7 @@ use crate::model::observed::OperatorPause;
 use crate::model::run::EndReason;
 use crate::model::spec::{Priority, SpaceSpec};
 use crate::model::units::Name;
+use crate::model::units::{OWN_VARIABLES, is_variable_name};
 use crate::model::wake::{Wake, WakeReason};
 use crate::store::{Author, Effect, NewMessage, ObjectView, Posted};
 
@@ -223,12 +224,14 @@ pub(super) async fn resume(
     }))
 }
 
-/// Makes the loop look at the source and at everything else.
+/// Makes the loop look at the source and at everything else. What failed, for good or for now, is
+/// tried again: whoever asks may have put right what no manifest shows.
 pub(super) async fn reconcile(
     State(control): State<Control>,
     ConnectInfo(peer): ConnectInfo<Peer>,
 ) -> Answer<Empty> {
     audit(&control, peer, "reconcile", "fleet").await?;
+    control.store().forget_failures().await?;
     (control.levers().reconcile)();
     Ok(Json(Empty {}))
 }
@@ -444,13 +447,8 @@ fn check_key(key: Option<&str>) -> Result<(), Failure> {
 
 /// The same names as in a manifest: what homeostat sets is its own.
 fn check_variables(env: &BTreeMap<String, String>) -> Result<(), Failure> {
-    let is_legal = |name: &str| {
-        !name.is_empty()
-            && !name.starts_with(|c: char| c.is_ascii_digit())
-            && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
-            && !name.starts_with("HOMEOSTAT_")
-    };
-    match env.keys().find(|name| !is_legal(name)) {
+    let is_settable = |name: &str| is_variable_name(name) && !name.starts_with(OWN_VARIABLES);
+    match env.keys().find(|name| !is_settable(name)) {
         Some(name) => Err(Failure::bad_request(format!(
             "'{name}' is no variable that a run may have"
         ))),

@@ -72,9 +72,22 @@ impl Client {
         path: &str,
         body: &B,
     ) -> CliResult<T> {
+        self.post_within(path, body, ANSWER_MAX)
+    }
+
+    /// Sends `body` to `path`, and waits at most `limit` for the answer.
+    ///
+    /// # Errors
+    /// As [`Client::get`].
+    pub(crate) fn post_within<B: Serialize, T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &B,
+        limit: Duration,
+    ) -> CliResult<T> {
         let body = serde_json::to_vec(body)
             .or_fail(Kind::Internal, "failed to write a request as JSON")?;
-        self.exchange(Method::POST, path, body.into(), ANSWER_MAX)
+        self.exchange(Method::POST, path, body.into(), limit)
     }
 
     fn exchange<T: DeserializeOwned>(

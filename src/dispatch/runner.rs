@@ -28,7 +28,7 @@ use crate::model::event::AgentEvent;
 use crate::model::run::{EndReason, RunOrder};
 use crate::model::wake::Wake;
 use crate::process::control::{Decoder, Report};
-use crate::process::{StopTarget, stop};
+use crate::process::{StopTarget, estop, stop};
 use crate::prompt::{self, HistoryMessage, PromptInput};
 use crate::sandbox::{LaunchPlan, Program, Running, none};
 use crate::store::{Effect, StoreError};
@@ -38,6 +38,8 @@ use crate::task::{TaskError, blocking};
 const STORE_EVERY: Duration = Duration::from_millis(100);
 /// Messages that a prompt is made from; what does not fit in its window is left out anyway.
 const HISTORY_MESSAGES_MAX: u32 = 500;
+/// How long a shim that has said its last may take to exit.
+const REAP: Duration = Duration::from_secs(1);
 /// How long the output of a process that is gone may take to run dry.
 const DRAIN: Duration = Duration::from_secs(5);
 
@@ -375,12 +377,15 @@ impl RunTask {
             }
         }
         let exit = stream.exit.unwrap_or_default();
-        let end_reason = end_reason.unwrap_or(EndReason::AgentFinished);
+        let end_reason = match end_reason {
+            Some(reason) => reason,
+            None => self.unasked_end(exit).await?,
+        };
         for event in stream.parser.finish(end_reason, exit) {
             recorder.record(event).await?;
         }
-        // Gone or not, the shim is ours to reap; if it lingers the next start reaps it.
-        drop(shim.try_reap());
+        // It has nothing more to say, so it exits now; if it lingers the next start reaps it.
+        drop(blocking("reap shim", move || shim.reap(REAP)).await?);
         Ok(Ending { end_reason, exit })
     }
 
@@ -397,6 +402,20 @@ impl RunTask {
             }
         }
         Ok(false)
+    }
+
+    /// Who ended the agent, when it was not this task. The emergency stop needs no daemon to end one,
+    /// and it is set before it does.
+    async fn unasked_end(&self, exit: Exit) -> Result<EndReason, DriveError> {
+        if exit.code.is_some() {
+            return Ok(EndReason::AgentFinished);
+        }
+        let data_dir = self.shared.settings.data_dir.clone();
+        let stop = blocking("read estop", move || estop::read(&data_dir)).await?;
+        Ok(match stop.map_err(DispatchError::Estop)? {
+            Some(_) => EndReason::Estop,
+            None => EndReason::AgentFinished,
+        })
     }
 
     /// Ends the agent, politely first, while its output is read on. That we ended it is on record

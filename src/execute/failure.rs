@@ -43,7 +43,7 @@ pub enum ExecuteError {
     #[error("finish a step")]
     Task(#[from] TaskError),
     /// A worktree could not be made or reclaimed.
-    #[error("{code}: {message}; {remedy}")]
+    #[error("{message}; {remedy}")]
     Worktree {
         /// The reason code.
         code: String,

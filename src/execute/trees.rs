@@ -12,7 +12,7 @@ use crate::model::units::Name;
 use crate::store::{Effect, Salvage};
 use crate::task::blocking;
 use crate::worktree::provision::{ProvisionError, TreeRequest, provision};
-use crate::worktree::space::{SpaceRequest, ensure_overlay, ensure_space_root};
+use crate::worktree::space::{SpaceError, SpaceRequest, ensure_overlay, ensure_space_root};
 use crate::worktree::trash::{ReclaimRequest, reclaim, reclaim_space_root};
 
 impl Shared {
@@ -41,12 +41,10 @@ impl Shared {
             agents
                 .into_iter()
                 .map(|agent| Ok((agent, text(&ensure_overlay(&layout, &request, agent)?))))
-                .collect::<Result<_, crate::worktree::space::SpaceError>>()
+                .collect::<Result<_, SpaceError>>()
         };
-        let overlays = blocking("make space root", make).await?.map_err(|error| {
-            let remedy = "see that the data directory is writable and has room";
-            worktree_error("spaceRoot", &error, remedy, true)
-        })?;
+        let overlays = blocking("make space root", make).await?;
+        let overlays = overlays.map_err(|error| refused(&error.into()))?;
         Ok(self.store.root_ready(space, overlays).await?)
     }
 
@@ -89,15 +87,7 @@ impl Shared {
         };
         let _permit = self.trees.acquire().await;
         let made = blocking("provision worktree", move || provision(&layout, &request)).await?;
-        let made = made.map_err(|error: ProvisionError| {
-            let reason = error.reason();
-            worktree_error(
-                &reason.to_string(),
-                &error,
-                reason.remedy(),
-                reason.is_transient(),
-            )
-        })?;
+        let made = made.map_err(|error| refused(&error))?;
         crash_point(CrashPoint::WorktreeMade);
         let base = made.base.to_string();
         Ok(self
@@ -163,6 +153,17 @@ impl Shared {
     fn source_path(&self, source: &str) -> PathBuf {
         self.settings.source_base.join(source)
     }
+}
+
+/// A directory or worktree that could not be made, by its reason code.
+fn refused(error: &ProvisionError) -> ExecuteError {
+    let reason = error.reason();
+    worktree_error(
+        &reason.to_string(),
+        error,
+        reason.remedy(),
+        reason.is_transient(),
+    )
 }
 
 fn worktree_error(

@@ -8,8 +8,9 @@ use strum::{Display, EnumIter, EnumString};
 
 use super::budget::{BudgetPause, IncidentKind, ScopeKey, Spend};
 use super::id::{OverrideId, RunId, Uid, WorktreeId};
-use super::kind::{ObjectRef, Revision};
+use super::kind::{Kind, ObjectRef, Revision};
 use super::run::{EndedRun, LiveRun};
+use super::spec::{BudgetScope, BudgetScopeKind};
 use super::ticket::TicketStatus;
 use super::units::Money;
 use super::wake::QueuedWake;
@@ -219,6 +220,34 @@ pub struct Observed {
 }
 
 impl Observed {
+    /// What the budget declared as `budget` is over, by identity; none while the object that
+    /// `scope` names is not there.
+    pub fn scope_key(&self, budget: &ObjectRef, scope: &BudgetScope) -> Option<ScopeKey> {
+        let kind = match scope.kind {
+            BudgetScopeKind::Fleet => {
+                return Some(ScopeKey {
+                    kind: scope.kind,
+                    uid: None,
+                });
+            }
+            BudgetScopeKind::Agent => Kind::Agent,
+            BudgetScopeKind::Space => Kind::Space,
+            BudgetScopeKind::Repo => Kind::Repo,
+            BudgetScopeKind::Workspace => Kind::Workspace,
+        };
+        let workspace = budget.workspace.clone().filter(|_| kind != Kind::Workspace);
+        let reference = ObjectRef {
+            kind,
+            workspace,
+            name: scope.name.clone()?,
+        };
+        let uid = self.active(&reference)?.uid;
+        Some(ScopeKey {
+            kind: scope.kind,
+            uid: Some(uid),
+        })
+    }
+
     /// The state of the object, if it is known and not being deleted.
     pub fn active(&self, reference: &ObjectRef) -> Option<&ObjectState> {
         self.objects

@@ -339,6 +339,16 @@ impl FromStr for BranchName {
     }
 }
 
+/// Prefix of the variables that homeostat itself sets for a run.
+pub const OWN_VARIABLES: &str = "HOMEOSTAT_";
+
+/// Whether `name` is the name of an environment variable: letters, digits and `_`, not beginning
+/// with a digit.
+pub fn is_variable_name(name: &str) -> bool {
+    name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+}
+
 macro_rules! text_wire {
     ($name:ident, $description:literal $(, $keyword:ident: $value:tt)?) => {
         impl Serialize for $name {

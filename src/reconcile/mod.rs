@@ -241,7 +241,7 @@ impl Reconciler {
     /// The resync interval, up to a tenth longer: daemons started together drift apart.
     fn jittered_resync(&self, now: Duration) -> Duration {
         let resync = self.settings.resync;
-        resync + resync / 10 * (now.subsec_nanos() / 1_000 % 1_000) / 1_000
+        resync + resync / 10 * (now.subsec_micros() % 1_000) / 1_000
     }
 
     /// Waits for the next due key; none when cancelled.

@@ -7,9 +7,9 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use super::{ReconcileError, Reconciler};
-use crate::model::budget::{ESTIMATE_RUNS, ScopeKey, Spend, Window, estimate};
+use crate::model::budget::{ESTIMATE_RUNS, Spend, Window, estimate};
 use crate::model::desired::Catalog;
-use crate::model::kind::{Kind, ObjectRef};
+use crate::model::kind::ObjectRef;
 use crate::model::observed::Observed;
 use crate::model::spec::{BudgetScope, BudgetScopeKind};
 use crate::model::zone::time_zone;
@@ -72,7 +72,7 @@ impl Reconciler {
         now: Timestamp,
     ) -> Result<(), ReconcileError> {
         for (budget, scope, zone) in budgets(catalog) {
-            let Some(scope) = scope_key(observed, &budget, &scope) else {
+            let Some(scope) = observed.scope_key(&budget, &scope) else {
                 continue;
             };
             // Zones were checked when the revision was accepted.
@@ -119,35 +119,4 @@ fn budgets(catalog: &Catalog) -> Vec<(ObjectRef, BudgetScope, String)> {
         }
     }
     budgets
-}
-
-/// The scope by identity; none when its object is not known yet.
-fn scope_key(observed: &Observed, budget: &ObjectRef, scope: &BudgetScope) -> Option<ScopeKey> {
-    let kind = match scope.kind {
-        BudgetScopeKind::Fleet => {
-            return Some(ScopeKey {
-                kind: scope.kind,
-                uid: None,
-            });
-        }
-        BudgetScopeKind::Agent => Kind::Agent,
-        BudgetScopeKind::Space => Kind::Space,
-        BudgetScopeKind::Repo => Kind::Repo,
-        BudgetScopeKind::Workspace => Kind::Workspace,
-    };
-    let workspace = if kind == Kind::Workspace {
-        None
-    } else {
-        budget.workspace.clone()
-    };
-    let reference = ObjectRef {
-        kind,
-        workspace,
-        name: scope.name.clone()?,
-    };
-    let uid = observed.objects.get(&reference)?.uid;
-    Some(ScopeKey {
-        kind: scope.kind,
-        uid: Some(uid),
-    })
 }

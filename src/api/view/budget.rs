@@ -9,9 +9,9 @@ use crate::api::dto::{Budget, BudgetList, Incident};
 use crate::api::problem::Failure;
 use crate::model::budget::{ScopeKey, Window};
 use crate::model::kind::{Kind, ObjectRef};
-use crate::model::observed::Observed;
 use crate::model::spec::{AgentSpec, BudgetPolicySpec, BudgetScope, BudgetScopeKind, FleetSpec};
 use crate::model::units::Money;
+use crate::model::zone::time_zone;
 use crate::store::{IncidentView, ObjectView, Store};
 
 /// Incidents that are looked through for those of this month.
@@ -37,12 +37,12 @@ pub async fn budgets(store: &Store, now: Timestamp) -> Result<BudgetList, Failur
     let fleet_zone = fleet.map_or_else(|| FleetSpec::default().zone, |(_, fleet)| fleet.zone);
     let mut budgets = Vec::new();
     for ceiling in ceilings(&objects) {
-        let Some(scope) = scope_key(&observed, &ceiling) else {
+        let Some(scope) = observed.scope_key(&ceiling.budget, &ceiling.scope) else {
             continue;
         };
         let zone = ceiling.zone.as_ref().unwrap_or(&fleet_zone);
         // Zones were checked when the revision was accepted; they are built in.
-        let zone = TimeZone::get(zone).unwrap_or(TimeZone::UTC);
+        let zone = time_zone(zone).unwrap_or(TimeZone::UTC);
         let Ok(window) = Window::containing(now, &zone) else {
             continue;
         };
@@ -108,34 +108,6 @@ fn of_kind<S: DeserializeOwned>(kind: Kind) -> impl Fn(&ObjectView) -> Option<(&
         let spec = serde_json::from_value(document.get_mut("spec")?.take()).ok()?;
         Some((&object.reference, spec))
     }
-}
-
-/// The scope by identity; none when its object is not there.
-fn scope_key(observed: &Observed, ceiling: &Ceiling) -> Option<ScopeKey> {
-    let scope = &ceiling.scope;
-    let kind = match scope.kind {
-        BudgetScopeKind::Fleet => {
-            return Some(ScopeKey {
-                kind: scope.kind,
-                uid: None,
-            });
-        }
-        BudgetScopeKind::Agent => Kind::Agent,
-        BudgetScopeKind::Space => Kind::Space,
-        BudgetScopeKind::Repo => Kind::Repo,
-        BudgetScopeKind::Workspace => Kind::Workspace,
-    };
-    let workspace = ceiling.budget.workspace.clone();
-    let reference = ObjectRef {
-        kind,
-        workspace: workspace.filter(|_| kind != Kind::Workspace),
-        name: scope.name.clone()?,
-    };
-    let uid = observed.active(&reference)?.uid;
-    Some(ScopeKey {
-        kind: scope.kind,
-        uid: Some(uid),
-    })
 }
 
 fn crossings(incidents: &[IncidentView], scope: ScopeKey, window: &Window) -> Vec<Incident> {

@@ -34,6 +34,8 @@ pub(crate) struct Args {
     clear: bool,
 }
 
+/// What the daemon gets to answer: one that hangs is not waited for.
+const ANSWER_MAX: Duration = Duration::from_secs(2);
 /// What the daemon gets to end its runs by itself.
 const DAEMON_GRACE: Duration = Duration::from_secs(5);
 /// How often is looked whether it has.
@@ -104,7 +106,8 @@ pub(crate) fn run(args: &Args, host: &Host, ui: &mut Ui) -> CliResult {
 
 /// Tells the daemon to look; whether it answered.
 fn poke(daemon: &Client) -> bool {
-    daemon.post::<_, Empty>("/v1/reconcile", &Empty {}).is_ok()
+    let answer = daemon.post_within::<_, Empty>("/v1/reconcile", &Empty {}, ANSWER_MAX);
+    answer.is_ok()
 }
 
 /// Runs whose row is live when none is left or `grace` is over.

@@ -37,6 +37,8 @@ pub(crate) struct ResumeArgs {
 }
 
 /// Look at the source and at everything else now
+///
+/// What failed is tried again at once, also what waited for a change of its manifest.
 #[derive(clap::Args, Debug)]
 pub(crate) struct ReconcileArgs {}
 

@@ -7,10 +7,8 @@ use crate::diagnostic::{Code, did_you_mean, quote};
 use crate::manifest::walk::Step;
 use crate::model::cron::CronSchedule;
 use crate::model::kind::{Kind, ObjectRef};
+use crate::model::units::{OWN_VARIABLES, is_variable_name};
 use crate::model::zone::{self, time_zone};
-
-/// Variables that homeostat sets.
-const RESERVED_PREFIX: &str = "HOMEOSTAT_";
 
 /// Lists of names hold each name once.
 pub(super) fn lists_are_sets(context: &mut Context<'_>) {
@@ -108,9 +106,9 @@ pub(super) fn variables_are_settable(context: &mut Context<'_>) {
     let dispatches = catalog.dispatches.iter().map(|(it, of)| (it, &of.spec.env));
     for (object, variables) in adapters.chain(dispatches) {
         for name in variables.keys() {
-            let problem = if name.starts_with(RESERVED_PREFIX) {
+            let problem = if name.starts_with(OWN_VARIABLES) {
                 "is set by homeostat"
-            } else if !is_variable(name) {
+            } else if !is_variable_name(name) {
                 "is not the name of a variable"
             } else {
                 continue;
@@ -123,10 +121,4 @@ pub(super) fn variables_are_settable(context: &mut Context<'_>) {
                 .help("letters, digits and `_`, not beginning with a digit or `HOMEOSTAT_`");
         }
     }
-}
-
-fn is_variable(name: &str) -> bool {
-    !name.starts_with(|c: char| c.is_ascii_digit())
-        && !name.is_empty()
-        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
 }

@@ -1,14 +1,9 @@
 //! The main job: a commit, and nothing else, becomes a run in a worktree.
 
-use std::collections::BTreeMap;
-use std::fs;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
-
 use serde_json::{Value, json};
 
 use super::disk::Disk;
-use super::rig::Fleet;
+use super::rig::{Fleet, fingerprint};
 
 #[test]
 fn a_committed_ticket_becomes_a_commit_in_a_reflinked_worktree() {
@@ -67,6 +62,14 @@ fn ticket_becomes_commit(disk: Disk, backend: &'static str) {
     assert_eq!(run["usage"]["costMicros"], 1500);
     assert_eq!(run["summary"], "It is added");
     made_by_the_agent(&fleet, &run);
+    let prompt = fleet
+        .run(&["prompt", run["id"].as_str().unwrap()])
+        .expect(0)
+        .stdout;
+    assert!(
+        prompt.contains("\nCo-Authored-By: Olga <olga@example.com>\n"),
+        "{prompt}"
+    );
     assert_eq!(fleet.left("status").as_deref(), Some(""));
     assert_eq!(fleet.left("listing").as_deref(), Some(".git\nREADME.md\n"));
     assert_eq!(fingerprint(&fleet.path("app")), before);
@@ -101,36 +104,52 @@ fn made_by_the_agent(fleet: &Fleet, run: &Value) {
     assert_eq!(log, expected);
 }
 
-/// What a change to a file would change, but for the times of reading.
-#[derive(Debug, PartialEq, Eq)]
-struct Print {
-    inode: u64,
-    mode: u32,
-    changed: (i64, i64),
-    bytes: Vec<u8>,
+#[test]
+fn a_saved_file_of_a_plain_directory_is_followed_as_well() {
+    let mut fleet = Fleet::plain();
+    fleet.source = "--source";
+    fleet.start();
+    fleet.put(
+        "Ticket",
+        "thing",
+        &json!({"title": "note 'Add the thing'", "assignee": "ada", "space": "room"}),
+    );
+    let run = fleet.until("the run is over", |fleet| {
+        let runs = fleet.runs();
+        runs.into_iter().find(|run| !run["endedAt"].is_null())
+    });
+    assert_eq!(run["liveness"], "productive");
+    assert!(
+        run["revision"].as_str().unwrap().starts_with("sha256:"),
+        "{run}"
+    );
 }
 
-/// Of everything in the directory.
-fn fingerprint(directory: &Path) -> BTreeMap<PathBuf, Print> {
-    let mut prints = BTreeMap::new();
-    let mut rest = vec![directory.to_owned()];
-    while let Some(path) = rest.pop() {
-        let meta = fs::symlink_metadata(&path).unwrap();
-        let mut bytes = Vec::new();
-        if meta.is_dir() {
-            let entries = fs::read_dir(&path).unwrap();
-            rest.extend(entries.map(|entry| entry.unwrap().path()));
-        } else if meta.is_file() {
-            bytes = fs::read(&path).unwrap();
-        }
-        let print = Print {
-            inode: meta.ino(),
-            mode: meta.mode(),
-            // No call sets this time.
-            changed: (meta.ctime(), meta.ctime_nsec()),
-            bytes,
-        };
-        prints.insert(path, print);
-    }
-    prints
+#[test]
+fn the_identity_of_who_asks_wins_over_the_agents() {
+    let mut fleet = Fleet::plain();
+    fleet.put(
+        "Dispatch",
+        "asked",
+        &json!({
+            "agent": "ada", "space": "room", "prompt": "note \"$WORD\"",
+            "env": {"WORD": "Asked"}, "gitIdentity": {"name": "Release", "email": "r@example.com"},
+        }),
+    );
+    fleet.commit("Ask under another name");
+    fleet.start();
+    let run = fleet.until("the run is over", |fleet| {
+        let runs = fleet.runs();
+        runs.into_iter().find(|run| !run["endedAt"].is_null())
+    });
+    let tree = run["trees"][0]["path"].as_str().unwrap();
+    let log = [
+        "-c",
+        "safe.directory=*",
+        "log",
+        "-1",
+        "--format=%an <%ae> %cn <%ce> %s",
+    ];
+    let expected = "Release <r@example.com> Release <r@example.com> Asked";
+    assert_eq!(fleet.git(tree, &log), expected);
 }

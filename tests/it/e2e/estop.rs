@@ -1,7 +1,9 @@
 //! The emergency stop, with the daemon and without it.
 
 use std::fs;
+use std::time::Duration;
 
+use homeostat::process::deadline::Deadline;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::rig::{Fleet, is_gone};
@@ -72,6 +74,29 @@ fn an_emergency_stop_needs_no_daemon() {
     );
     assert_eq!(fleet.runs().len(), 1);
     // What the stop ended is not tried again.
+    fleet.run(&["estop", "--clear"]).expect(0);
+    let next = fleet.dispatch("say Next");
+    assert_eq!(fleet.over(&next)["liveness"], "completed");
+    assert_eq!(fleet.runs().len(), 2);
+}
+
+#[test]
+fn an_emergency_stop_does_not_wait_for_a_daemon_that_hangs() {
+    let mut fleet = Fleet::plain();
+    fleet.start();
+    let live = fleet.dispatch(&format!("trap '' TERM; say Deaf; {}", fleet.gate("never")));
+    let shim = fleet.running(&live)["process"]["pid"].as_i64().unwrap();
+    fleet.signal(Signal::STOP);
+    let late = Deadline::after(Duration::from_secs(20));
+    let answer = fleet.run(&["estop"]).expect(0);
+    assert!(!late.passed(), "{answer:?}");
+    assert!(answer.stdout.contains("was ended from here"), "{answer:?}");
+    assert!(is_gone(i32::try_from(shim).unwrap()));
+    // When it comes to, it neither blames the agent nor tries again.
+    fleet.signal(Signal::CONT);
+    let run = fleet.over(&live);
+    assert_eq!(run["endReason"], "estop");
+    assert!(run["errorFamily"].is_null(), "{run}");
     fleet.run(&["estop", "--clear"]).expect(0);
     let next = fleet.dispatch("say Next");
     assert_eq!(fleet.over(&next)["liveness"], "completed");

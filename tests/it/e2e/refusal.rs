@@ -6,12 +6,12 @@ use std::path::Path;
 use rustix::process::Signal;
 
 use super::disk::Disk;
-use super::rig::Fleet;
+use super::rig::{Fleet, fingerprint};
 
 #[test]
 fn no_plain_copy_stands_in_for_a_reflink() {
     let test = "no_plain_copy_stands_in_for_a_reflink";
-    let Some(disk) = Disk::tmpfs(test) else {
+    let Some(disk) = Disk::without_reflink(test) else {
         return;
     };
     let mut fleet = Fleet::on(disk, "reflink");
@@ -21,6 +21,7 @@ fn no_plain_copy_stands_in_for_a_reflink() {
         "{}",
         fleet.said()
     );
+    let before = fingerprint(&fleet.path("app"));
     let run = fleet.dispatch("note 'It ran'");
     let why = fleet.held(&run, "ProvisionFailed");
     assert!(why.contains("homeostat volume create"), "{why}");
@@ -37,6 +38,7 @@ fn no_plain_copy_stands_in_for_a_reflink() {
     assert_eq!(provisioned["reason"], "ProvisionFailed");
     assert_eq!(fleet.runs().len(), 0);
     assert_eq!(files_below_repos(&fleet.path("data")), 0);
+    assert_eq!(fingerprint(&fleet.path("app")), before);
 
     // The remedy is taken outside the manifests, so a start is what makes it count.
     fleet.signal(Signal::TERM);
@@ -46,6 +48,19 @@ fn no_plain_copy_stands_in_for_a_reflink() {
     let run = fleet.over(&run);
     assert_eq!(run["liveness"], "productive");
     assert_eq!(run["worktreeBackend"], "git");
+}
+
+#[test]
+fn a_cause_that_no_manifest_shows_is_looked_at_again_when_somebody_asks() {
+    let mut fleet = Fleet::plain();
+    fleet.git("app", &["checkout", "--quiet", "--orphan", "empty"]);
+    fleet.start();
+    let run = fleet.dispatch("note 'It ran'");
+    let why = fleet.held("space/room", "Terminal");
+    assert!(why.contains("make a first commit in the source"), "{why}");
+    fleet.git("app", &["commit", "--quiet", "-m", "Begin"]);
+    fleet.run(&["reconcile"]).expect(0);
+    assert_eq!(fleet.over(&run)["liveness"], "productive");
 }
 
 /// How many names there are below any `repos` directory of the workspaces, and in what is built.

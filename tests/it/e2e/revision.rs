@@ -198,39 +198,18 @@ fn a_removed_space_ends_its_runs_and_loses_no_work() {
     fleet.until("the space is gone", |fleet| {
         (!exists(fleet, "space", "room")).then_some(())
     });
-    let salvages = salvages(&fleet);
+    let salvages = fleet.salvages();
     let [(repository, reference)] = &salvages[..] else {
         panic!("{salvages:?}");
     };
     let content = fleet.git(repository, &["show", &format!("{reference}:unsaved")]);
     assert_eq!(content, "precious");
+    fleet.until("the trash is empty", |fleet| {
+        let left = fs::read_dir(fleet.path("data/trash")).unwrap().count();
+        (left == 0).then_some(())
+    });
     // Its history stays.
     assert_eq!(fleet.runs().len(), 1);
-}
-
-/// The repository and the ref of every salvage.
-fn salvages(fleet: &Fleet) -> Vec<(String, String)> {
-    let repos = fs::read_dir(fleet.path("data/repos"))
-        .unwrap()
-        .map(Result::unwrap);
-    let saved = repos
-        .map(|repo| repo.path().join("salvage.git"))
-        .filter(|it| it.exists());
-    let list = [
-        "for-each-ref",
-        "--format=%(refname)",
-        "refs/homeostat/salvage",
-    ];
-    let refs = |saved: PathBuf| {
-        let saved = saved.to_str().unwrap().to_owned();
-        let refs = fleet.git(&saved, &list);
-        let refs: Vec<_> = refs
-            .lines()
-            .map(|it| (saved.clone(), it.to_owned()))
-            .collect();
-        refs
-    };
-    saved.flat_map(refs).collect()
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! A config repository, source repositories and the real daemon, in a directory that goes away.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File, Permissions};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::Duration;
@@ -14,6 +15,9 @@ use super::disk::Disk;
 
 /// Longer than anything here takes on a busy machine.
 pub(super) const LONG: Duration = Duration::from_secs(60);
+
+/// What the daemon's environment holds, and no agent's may.
+pub(super) const SECRET: (&str, &str) = ("AWS_SECRET_ACCESS_KEY", "not-for-agents");
 
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
@@ -68,6 +72,8 @@ pub(super) struct Fleet {
     disk: Disk,
     /// What the next daemon makes worktrees with.
     pub(super) backend: &'static str,
+    /// How the next daemon reads the config repository: `--source-repo`, or `--source`.
+    pub(super) source: &'static str,
     daemon: Option<Child>,
 }
 
@@ -82,6 +88,7 @@ impl Fleet {
         let fleet = Self {
             disk,
             backend,
+            source: "--source-repo",
             daemon: None,
         };
         for repository in ["app", "lib", "config"] {
@@ -191,10 +198,11 @@ impl Fleet {
     fn daemon_command(&self) -> Command {
         let mut command = self.homeostat();
         command
-            .args(["daemon", "--source-repo"])
+            .args(["daemon", self.source])
             .arg(self.path("config"))
             .args(["--worktree-backend", self.backend])
             .args(["--debounce-ms", "20", "--scan-secs", "1"])
+            .env(SECRET.0, SECRET.1)
             .stdin(Stdio::null());
         command
     }
@@ -323,6 +331,31 @@ impl Fleet {
     pub(super) fn left(&self, name: &str) -> Option<String> {
         fs::read_to_string(self.path("open").join(name)).ok()
     }
+
+    /// The repository and the ref of every salvage.
+    pub(super) fn salvages(&self) -> Vec<(String, String)> {
+        let repos = fs::read_dir(self.path("data/repos"))
+            .unwrap()
+            .map(Result::unwrap);
+        let saved = repos
+            .map(|repo| repo.path().join("salvage.git"))
+            .filter(|it| it.exists());
+        let list = [
+            "for-each-ref",
+            "--format=%(refname)",
+            "refs/homeostat/salvage",
+        ];
+        let refs = |saved: PathBuf| {
+            let saved = saved.to_str().unwrap().to_owned();
+            let refs = self.git(&saved, &list);
+            let refs: Vec<_> = refs
+                .lines()
+                .map(|it| (saved.clone(), it.to_owned()))
+                .collect();
+            refs
+        };
+        saved.flat_map(refs).collect()
+    }
 }
 
 impl Drop for Fleet {
@@ -336,6 +369,40 @@ impl Drop for Fleet {
             self.run(&["estop"]);
         }
     }
+}
+
+/// What a change to a file would change, but for the times of reading.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Print {
+    inode: u64,
+    mode: u32,
+    changed: (i64, i64),
+    bytes: Vec<u8>,
+}
+
+/// Of everything in the directory.
+pub(super) fn fingerprint(directory: &Path) -> BTreeMap<PathBuf, Print> {
+    let mut prints = BTreeMap::new();
+    let mut rest = vec![directory.to_owned()];
+    while let Some(path) = rest.pop() {
+        let meta = fs::symlink_metadata(&path).unwrap();
+        let mut bytes = Vec::new();
+        if meta.is_dir() {
+            let entries = fs::read_dir(&path).unwrap();
+            rest.extend(entries.map(|entry| entry.unwrap().path()));
+        } else if meta.is_file() {
+            bytes = fs::read(&path).unwrap();
+        }
+        let print = Print {
+            inode: meta.ino(),
+            mode: meta.mode(),
+            // No call sets this time.
+            changed: (meta.ctime(), meta.ctime_nsec()),
+            bytes,
+        };
+        prints.insert(path, print);
+    }
+    prints
 }
 
 /// Whether no process of that pid works any more; one that nobody has reaped does not.

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::json;
 
-use super::rig::Fleet;
+use super::rig::{Fleet, SECRET};
 
 #[test]
 fn a_space_has_the_repositories_of_its_list_and_no_other() {
@@ -112,4 +112,135 @@ fn one_tree_is_written_by_one_run_at_a_time() {
         first["endedAt"].as_str() <= second["startedAt"].as_str(),
         "{first} {second}"
     );
+}
+
+#[test]
+fn a_run_has_what_it_is_given_and_nothing_of_the_daemons() {
+    let mut fleet = Fleet::plain();
+    fleet.start();
+    let open = fleet.path("open").display().to_string();
+    let run = fleet.dispatch(&format!(
+        "env >{open}/env; ls -l /proc/self/fd >{open}/fds; id -u >{open}/uid; id -G >{open}/gids; \
+         cat {}/homeostat.db >{open}/stolen; say Looked",
+        fleet.path("data").display()
+    ));
+    fleet.over(&run);
+    let env = fleet.left("env").unwrap();
+    assert!(!env.contains(SECRET.0) && !env.contains(SECRET.1), "{env}");
+    assert!(env.contains(&format!("HOMEOSTAT_RUN_ID={run}\n")), "{env}");
+    assert!(env.contains("HOMEOSTAT_WAKE_REASON=followUp\n"), "{env}");
+    // Three streams, the listing's file among them, and the directory that is listed.
+    let fds = fleet.left("fds").unwrap();
+    assert_eq!(
+        fds.lines().filter(|line| line.contains(" -> ")).count(),
+        4,
+        "{fds}"
+    );
+    if rustix::process::geteuid().is_root() {
+        assert_ne!(fleet.left("uid").unwrap().trim(), "0");
+        let gids = fleet.left("gids").unwrap();
+        assert!(!gids.split_whitespace().any(|gid| gid == "0"), "{gids}");
+        assert_eq!(fleet.left("stolen").unwrap(), "");
+    }
+}
+
+#[test]
+fn a_changed_list_makes_and_removes_worktrees_and_a_new_room_begins_anew() {
+    let mut fleet = Fleet::plain();
+    fleet.start();
+    let first = fleet.over(&fleet.dispatch("note First"));
+    let [tree, base] =
+        ["path", "base"].map(|key| first["trees"][0][key].as_str().unwrap().to_owned());
+    let repos = Path::new(&tree).parent().unwrap().to_owned();
+    fleet.put(
+        "Space",
+        "room",
+        &json!({"agents": ["ada"], "repos": ["lib"]}),
+    );
+    fleet.commit("Change the repository");
+    fleet.until("the list is followed", |_| {
+        (directories(&repos) == ["lib"]).then_some(())
+    });
+    let second = fleet.over(&fleet.dispatch("say Second"));
+    assert_eq!(second["trees"][0]["repo"], "lib");
+
+    // A room of the same name is another room, from where the source is now.
+    fleet.remove("Space", "room");
+    fleet.commit("Close the room");
+    fleet.until("it is gone", |fleet| {
+        (fleet.run(&["get", "space", "room"]).code == 1).then_some(())
+    });
+    fleet.git(
+        "app",
+        &["commit", "--quiet", "--allow-empty", "-m", "Go on"],
+    );
+    fleet.put(
+        "Space",
+        "room",
+        &json!({"agents": ["ada"], "repos": ["app"]}),
+    );
+    fleet.commit("Open a room");
+    fleet.until("it is there", |fleet| {
+        (fleet.run(&["get", "space", "room"]).code == 0).then_some(())
+    });
+    let third = fleet.over(&fleet.dispatch("say \"$(git log -1 --format=%s)\""));
+    assert_eq!(
+        third["trees"][0]["base"],
+        fleet.git("app", &["rev-parse", "HEAD"])
+    );
+    assert_ne!(third["trees"][0]["base"], base);
+    assert_ne!(third["space"], first["space"]);
+    assert_eq!(third["summary"], "Go on");
+}
+
+#[test]
+fn an_agent_that_wrecks_its_tree_harms_nobody_else() {
+    let mut fleet = Fleet::plain();
+    fleet.put(
+        "Space",
+        "other",
+        &json!({"agents": ["ada"], "repos": ["app"]}),
+    );
+    fleet.commit("Open another room");
+    fleet.start();
+    let pwned = fleet.path("open").join("pwned");
+    let trap = format!("sh -c 'id -u >{}'", pwned.display());
+    for wreck in [
+        format!(
+            "git config core.fsmonitor \"{trap}\"; git config core.hooksPath /tmp; echo new >file"
+        ),
+        "echo '* filter=trap' >.gitattributes; rm .git/index; echo x >.git/HEAD".to_owned(),
+        "rm -rf .git; ln -s /etc .git".to_owned(),
+        "rm -rf .git; mkfifo .git README.fifo".to_owned(),
+        "cd ..; rm -rf app/* app/.git; echo precious >app/precious".to_owned(),
+    ] {
+        let run = fleet.over(&fleet.dispatch(&format!("{wreck}; say Wrecked")));
+        assert_eq!(run["status"], "completed", "{wreck}: {run}");
+    }
+    let run = fleet.dispatch("say Here");
+    fleet.over(&run);
+    let args = [
+        "dispatch",
+        "--agent",
+        "ada",
+        "--space",
+        "other",
+        "--wait",
+        "--timeout",
+        "60s",
+        "note Fine",
+    ];
+    fleet.run(&args).expect(0);
+    fleet.remove("Space", "room");
+    fleet.commit("Close the room");
+    fleet.until("it is gone", |fleet| {
+        (fleet.run(&["get", "space", "room"]).code == 1).then_some(())
+    });
+    let salvages = fleet.salvages();
+    let [(repository, reference)] = &salvages[..] else {
+        panic!("{salvages:?}");
+    };
+    let content = fleet.git(repository, &["show", &format!("{reference}:precious")]);
+    assert_eq!(content, "precious");
+    assert!(!pwned.exists(), "{:?}", fleet.left("pwned"));
 }
