@@ -3,26 +3,20 @@
 
 use std::collections::BTreeMap;
 
-use crate::model::event::{AgentEvent, UsageReport};
+use crate::model::event::AgentEvent;
 use crate::model::process::Exit;
 use crate::model::run::EndReason;
 use crate::model::spec::{AdapterSpec, OutputFormat};
 
 use super::lines::Line;
+use super::note::{self, debug};
 use super::{Adapter, Capabilities, EventParser, Launch, LaunchError, LaunchSpec};
 use super::{env, program};
-
-/// The most of a `debug` event's text that is kept, in bytes.
-const DEBUG_BYTES_MAX: usize = 8 * 1024;
-
-/// The most tokens that one metering window may claim. More is a mistake or a lie, and the sums
-/// of what is below stay far from the end of every integer that holds them.
-const WINDOW_TOKENS_MAX: u64 = 1_000_000_000_000;
 
 /// The adapter.
 #[derive(Debug)]
 pub(super) struct Command {
-    command: String,
+    command: Option<String>,
     args: Vec<String>,
     env: BTreeMap<String, String>,
     output: OutputFormat,
@@ -51,18 +45,19 @@ impl Adapter for Command {
 
     fn launch(&self, spec: &LaunchSpec<'_>) -> Result<Launch, LaunchError> {
         let env = env::build(spec, &self.env)?;
-        let path = program::resolve(&self.command, spec.search_path)?;
+        let command = self.command.as_deref();
+        let command = command.ok_or(LaunchError::ProgramNotNamed)?;
+        let path = program::resolve(command, spec.search_path)?;
         // Both parts of the path were text.
         let mut argv = vec![path.to_string_lossy().into_owned()];
         argv.extend(self.args.iter().cloned());
-        if let Some(at) = argv.iter().position(|arg| arg.contains('\0')) {
-            let what = format!("argument {at}");
-            return Err(LaunchError::NotRepresentable { what });
-        }
+        program::refuse_nul(&argv)?;
         Ok(Launch {
             argv,
             env,
             stdin: spec.prompt.to_owned(),
+            keeps_stdin: false,
+            files: Vec::new(),
         })
     }
 
@@ -95,14 +90,14 @@ impl EventParser for Parser {
             OutputFormat::JsonLines if text.trim().is_empty() => Vec::new(),
             OutputFormat::JsonLines => self.event(text),
         };
-        events.extend(dropped_note("standard output", line));
+        events.extend(note::dropped("standard output", line));
         events
     }
 
     fn stderr_line(&mut self, line: &Line) -> Vec<AgentEvent> {
         let text = String::from_utf8_lossy(&line.bytes);
         let mut events = vec![debug("stderr", &text)];
-        events.extend(dropped_note("standard error", line));
+        events.extend(note::dropped("standard error", line));
         events
     }
 
@@ -118,7 +113,10 @@ impl EventParser for Parser {
         self.has_done = true;
         let failure = match self.has_error {
             true => None,
-            false => exit_failure(exit),
+            false => note::exit_failure(exit).map(|(code, message)| AgentEvent::Error {
+                message,
+                code: Some(code.to_owned()),
+            }),
         };
         failure.into_iter().chain([AgentEvent::Done {}]).collect()
     }
@@ -137,7 +135,7 @@ impl Parser {
         };
         if let AgentEvent::Usage { usage, .. } = &event {
             // Usage counts even after `done`: it was spent.
-            return vec![match is_plausible(usage) {
+            return vec![match note::is_plausible(usage) {
                 true => event,
                 false => debug("usage beyond all measure", text),
             }];
@@ -159,65 +157,5 @@ impl Parser {
             | AgentEvent::Usage { .. } => {}
         }
         vec![event]
-    }
-}
-
-/// What an exit says by itself: nothing when it is 0 or unknown.
-fn exit_failure(exit: Exit) -> Option<AgentEvent> {
-    let (code, message) = match exit {
-        Exit {
-            signal: Some(signal),
-            ..
-        } => ("signal", format!("the agent was killed by signal {signal}")),
-        Exit {
-            code: Some(code), ..
-        } if code != 0 => ("exit", format!("the agent exited with code {code}")),
-        Exit { .. } => return None,
-    };
-    Some(AgentEvent::Error {
-        message,
-        code: Some(code.to_owned()),
-    })
-}
-
-fn is_plausible(usage: &UsageReport) -> bool {
-    let UsageReport {
-        input_tokens,
-        output_tokens,
-        thought_tokens,
-        cached_read_tokens,
-        cached_write_tokens,
-        cost_micros: _,
-    } = *usage;
-    [
-        input_tokens,
-        output_tokens,
-        thought_tokens,
-        cached_read_tokens,
-        cached_write_tokens,
-    ]
-    .iter()
-    .all(|tokens| *tokens <= WINDOW_TOKENS_MAX)
-}
-
-fn dropped_note(stream: &str, line: &Line) -> Option<AgentEvent> {
-    (line.dropped > 0).then(|| AgentEvent::Debug {
-        message: format!(
-            "a line of {stream} was cut: {} bytes of it were dropped",
-            line.dropped
-        ),
-    })
-}
-
-/// A `debug` event: where its text comes from, and as much of the text as is kept.
-fn debug(origin: &str, text: &str) -> AgentEvent {
-    let kept = &text[..text.floor_char_boundary(DEBUG_BYTES_MAX)];
-    let mark = if kept.len() < text.len() {
-        " […]"
-    } else {
-        ""
-    };
-    AgentEvent::Debug {
-        message: format!("{origin}: {kept}{mark}"),
     }
 }

@@ -2,11 +2,14 @@
 //!
 //! An adapter does no I/O of its own beyond finding its program: it says what to launch
 //! ([`Adapter::launch`]) and reads lines that someone else took off a pipe ([`EventParser`]). It
-//! never touches the store, git or policy. Start with [`Adapter`], then [`command`].
+//! never touches the store, git or policy. Start with [`Adapter`], then [`command`], then
+//! [`claude_code`].
 
+pub mod claude_code;
 mod command;
 mod env;
 pub mod lines;
+mod note;
 mod program;
 
 use std::collections::BTreeMap;
@@ -15,11 +18,12 @@ use std::io;
 use std::path::PathBuf;
 
 use thiserror::Error;
+use uuid::Uuid;
 
 use crate::model::event::AgentEvent;
 use crate::model::process::Exit;
 use crate::model::run::EndReason;
-use crate::model::spec::{AdapterSpec, AdapterType};
+use crate::model::spec::{AdapterSpec, AdapterType, Effort};
 
 use self::lines::Line;
 
@@ -36,12 +40,28 @@ pub trait Adapter: Send + Sync + fmt::Debug {
 
     /// A parser for one run's output.
     fn parser(&self) -> Box<dyn EventParser>;
+
+    /// What to write to a running agent's standard input so that it hears `text`: whole lines.
+    /// None when it can't be steered. Tell the parser: [`EventParser::note_input`].
+    fn message(&self, text: &str) -> Option<String> {
+        let _ = text;
+        None
+    }
+
+    /// What to write to a running agent's standard input so that it drops what it does and waits
+    /// for a message: whole lines, with `id` to tell its answer by. None when it can't. Tell the
+    /// parser: [`EventParser::note_input`].
+    fn interrupt(&self, id: &str) -> Option<String> {
+        let _ = id;
+        None
+    }
 }
 
 /// The adapter that a manifest describes.
 pub fn for_spec(spec: &AdapterSpec) -> Box<dyn Adapter> {
     match spec.r#type {
         AdapterType::Command => Box::new(command::Command::new(spec)),
+        AdapterType::ClaudeCode => Box::new(claude_code::ClaudeCode::new(spec)),
     }
 }
 
@@ -89,6 +109,65 @@ pub struct LaunchSpec<'a> {
     pub caller_env: &'a BTreeMap<String, String>,
     /// Why the run was woken; wins over everything.
     pub wake_env: &'a BTreeMap<String, String>,
+    /// The model that the agent asks for; the program's own choice when absent.
+    pub model: Option<&'a str>,
+    /// How hard it is to think.
+    pub effort: Option<Effort>,
+    /// Where its model answers. None when the Adapter's own variables say where.
+    pub endpoint: Option<Endpoint<'a>>,
+    /// The agent's memory of the conversation.
+    pub session: Session,
+    /// The directory in which the caller will write [`Launch::files`]; the agent can read it and
+    /// not write it.
+    pub config_dir: &'a str,
+    /// The directory that the agent's program keeps between the runs of one conversation.
+    pub state_dir: &'a str,
+    /// Servers of tools that it is given, and no others.
+    pub mcp_servers: &'a [McpServer<'a>],
+}
+
+/// A model's endpoint as a run sees it: a gateway of ours, and a key that is worth nothing outside
+/// of it. It does not print the key.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Endpoint<'a> {
+    /// The base URL, without a slash at its end.
+    pub base_url: &'a str,
+    /// The run's key.
+    pub key: &'a str,
+}
+
+impl fmt::Debug for Endpoint<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Endpoint").finish_non_exhaustive()
+    }
+}
+
+/// Which of its own sessions the agent's program continues.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Session {
+    /// None: it begins one, with this id where it lets us choose.
+    New(Uuid),
+    /// This one, which an earlier run of the conversation began.
+    Resume(Uuid),
+}
+
+/// A server of tools, over HTTP. It does not print its token.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct McpServer<'a> {
+    /// Its name, a part of its tools' names.
+    pub name: &'a str,
+    /// Where it answers.
+    pub url: &'a str,
+    /// The run's bearer token.
+    pub token: &'a str,
+}
+
+impl fmt::Debug for McpServer<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("McpServer")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
 }
 
 /// What to execute. It holds secrets and the prompt, so it prints neither.
@@ -98,8 +177,31 @@ pub struct Launch {
     pub argv: Vec<String>,
     /// The whole environment.
     pub env: BTreeMap<String, String>,
-    /// What the agent reads on its standard input, before its end.
+    /// What the agent reads first on its standard input.
     pub stdin: String,
+    /// Whether its standard input then stays open: it is closed when
+    /// [`EventParser::awaits_input`] and there is nothing to say.
+    pub keeps_stdin: bool,
+    /// What to write into [`LaunchSpec::config_dir`] before it starts.
+    pub files: Vec<ConfigFile>,
+}
+
+/// A generated file of a run's configuration. It may hold a token, so that it is for the run's user
+/// alone, and its text is not printed.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ConfigFile {
+    /// Its name, one component.
+    pub name: &'static str,
+    /// What is in it.
+    pub text: String,
+}
+
+impl fmt::Debug for ConfigFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ConfigFile")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
 }
 
 impl fmt::Debug for Launch {
@@ -114,6 +216,19 @@ impl fmt::Debug for Launch {
 /// Why a run can't be launched.
 #[derive(Debug, Error)]
 pub enum LaunchError {
+    /// The agent's program, which its type knows by name, is not there.
+    #[error("find {program:?} (looked in {looked_in:?})")]
+    NotInstalled {
+        /// The program.
+        program: &'static str,
+        /// The search path.
+        looked_in: String,
+        /// How to get it.
+        remedy: &'static str,
+    },
+    /// The Adapter names no program, and its type knows none.
+    #[error("execute the Adapter's program, of which it names none")]
+    ProgramNotNamed,
     /// No directory of the search path has the program, or the path names nothing.
     #[error("find the agent's program {command:?} (looked in {looked_in:?})")]
     ProgramNotFound {
@@ -167,6 +282,8 @@ impl LaunchError {
     /// The code for run records.
     pub const fn code(&self) -> &'static str {
         match self {
+            Self::NotInstalled { .. } => "not_installed",
+            Self::ProgramNotNamed => "program_not_named",
             Self::ProgramNotFound { .. } => "program_not_found",
             Self::ProgramNotExecutable { .. } => "program_not_executable",
             Self::ProgramNotVisible { .. } => "program_not_visible",
@@ -180,6 +297,8 @@ impl LaunchError {
     /// What an operator can do about it.
     pub const fn remedy(&self) -> &'static str {
         match self {
+            Self::NotInstalled { remedy, .. } => remedy,
+            Self::ProgramNotNamed => "name it as the Adapter's spec.command",
             Self::ProgramNotFound { .. } => {
                 "install it, or give its absolute path as the Adapter's spec.command"
             }
@@ -208,6 +327,16 @@ pub trait EventParser: Send + fmt::Debug {
 
     /// A line of standard error: only ever `debug`.
     fn stderr_line(&mut self, line: &Line) -> Vec<AgentEvent>;
+
+    /// Something was written to the agent's standard input after its launch, so that what it does
+    /// next, or stops doing, may be an answer to that.
+    fn note_input(&mut self) {}
+
+    /// Whether the agent has ended its turn and waits on an open standard input: more can be said,
+    /// or it can be closed, which ends the agent.
+    fn awaits_input(&self) -> bool {
+        false
+    }
 
     /// The end of both: who ended the run, and how its process went. `done` is the agent's own end,
     /// said or seen, and comes at most once: a run that we ended, or whose end nobody saw, has

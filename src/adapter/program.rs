@@ -55,6 +55,16 @@ pub(super) fn resolve(command: &str, search_path: &str) -> Result<PathBuf, Launc
     Err(first_obstacle.unwrap_or_else(|| not_found(search_path)))
 }
 
+/// The system knows no argument with a NUL byte.
+pub(super) fn refuse_nul(argv: &[String]) -> Result<(), LaunchError> {
+    match argv.iter().position(|arg| arg.contains('\0')) {
+        None => Ok(()),
+        Some(at) => Err(LaunchError::NotRepresentable {
+            what: format!("argument {at}"),
+        }),
+    }
+}
+
 fn look(path: &Path) -> Result<Found, LaunchError> {
     use io::ErrorKind::{NotADirectory, NotFound};
     match path.metadata() {

@@ -13,7 +13,7 @@ use crate::model::spec::OutputFormat;
 fn spec(output: OutputFormat) -> AdapterSpec {
     AdapterSpec {
         r#type: AdapterType::Command,
-        command: "/bin/sh".to_owned(),
+        command: Some("/bin/sh".to_owned()),
         args: vec!["-c".to_owned(), "exit".to_owned()],
         env: BTreeMap::new(),
         output,
@@ -50,6 +50,13 @@ fn launch_in(
         git_env: &sources.git,
         caller_env: &sources.caller,
         wake_env: &sources.wake,
+        model: None,
+        effort: None,
+        endpoint: None,
+        session: Session::New(Uuid::nil()),
+        config_dir: "/run/config",
+        state_dir: "/conversation",
+        mcp_servers: &[],
     })
 }
 
@@ -196,7 +203,7 @@ fn programs_are_found_by_path_or_on_the_search_path() {
     std::fs::create_dir(other.join("agent")).expect("a directory in its place");
     let find = |command: &str, search_path: &str| {
         let mut adapter = spec(OutputFormat::Text);
-        command.clone_into(&mut adapter.command);
+        adapter.command = Some(command.to_owned());
         launch_in(&adapter, &Sources::default(), search_path)
             .map(|launch| launch.argv[0].clone())
             .map_err(|error| error.code())

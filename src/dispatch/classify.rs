@@ -210,7 +210,9 @@ enum Upstream {
 /// What a structured code says of the provider.
 fn upstream(code: &str) -> Option<Upstream> {
     match code {
-        "rate_limit_error" | "overloaded_error" => Some(Upstream::Passing),
+        "rate_limit_error" | "overloaded_error" | "api_error" | "timeout_error" => {
+            Some(Upstream::Passing)
+        }
         "authentication_error" | "permission_error" | "invalid_request_error" => {
             Some(Upstream::Lasting)
         }

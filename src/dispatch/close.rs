@@ -1,13 +1,14 @@
 //! The end of a run: what its worktrees hold, what it is called, and one transaction.
 
-use std::fs::{DirBuilder, Permissions};
-use std::io;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::fs::{DirBuilder, OpenOptions, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use super::classify::{Exit, Facts, classify};
 use super::registry::{DispatchError, Shared};
 use super::transcript::{Fold, continuation_summary};
+use crate::adapter::ConfigFile;
 use crate::model::chain::chain;
 use crate::model::crash::{CrashPoint, crash_point};
 use crate::model::id::RunId;
@@ -146,17 +147,51 @@ pub(super) async fn close(shared: &Shared, closing: Closing<'_>) -> Result<(), D
     Ok(())
 }
 
-/// Makes the run's own directory, with a home and a place for temporary files, all the run user's.
-pub(super) fn make_run_dir(path: &Path, user: UserIds) -> io::Result<(PathBuf, PathBuf)> {
+/// The directories of one run.
+#[derive(Clone, Debug)]
+pub(super) struct RunDirs {
+    /// The run user's home.
+    pub home: PathBuf,
+    /// The run user's place for temporary files.
+    pub tmp: PathBuf,
+    /// Generated configuration of its program, which the run user can only read.
+    pub config: PathBuf,
+}
+
+/// Makes the run's own directory, with a home and a place for temporary files, both the run user's.
+pub(super) fn make_run_dir(path: &Path, user: UserIds) -> io::Result<RunDirs> {
     remove_run_dir(path)?;
     DirBuilder::new().mode(0o700).create(path)?;
-    let (home, tmp) = (path.join("home"), path.join("tmp"));
+    let (home, tmp, config) = (path.join("home"), path.join("tmp"), path.join("config"));
     for directory in [&home, &tmp] {
         DirBuilder::new().mode(0o700).create(directory)?;
         own(directory, user)?;
     }
+    DirBuilder::new().mode(0o711).create(&config)?;
     std::fs::set_permissions(path, Permissions::from_mode(0o711))?;
-    Ok((home, tmp))
+    Ok(RunDirs { home, tmp, config })
+}
+
+/// Writes generated configuration, for the run user to read and for no one else.
+pub(super) fn write_config(
+    directory: &Path,
+    files: &[ConfigFile],
+    user: UserIds,
+) -> io::Result<()> {
+    for ConfigFile { name, text } in files {
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o400)
+            .open(directory.join(name))?;
+        file.write_all(text.as_bytes())?;
+        if rustix::process::geteuid().is_root() {
+            // By the group, so that it is not the run user's to change.
+            std::os::unix::fs::fchown(&file, None, Some(user.gid))?;
+            file.set_permissions(Permissions::from_mode(0o440))?;
+        }
+    }
+    Ok(())
 }
 
 /// Gives an empty directory of ours to the run user, where that is somebody else.

@@ -16,18 +16,18 @@ use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use super::classify::Exit;
-use super::close::{self, Closing, Ending};
+use super::close::{self, Closing, Ending, RunDirs};
 use super::log::{Record, RunLog};
 use super::record::{RecordError, Recorder};
 use super::registry::{DispatchError, Registered, Shared};
 use crate::adapter::lines::{Line, Lines};
-use crate::adapter::{self, EventParser, Launch, LaunchSpec};
+use crate::adapter::{self, EventParser, Launch, LaunchSpec, Session};
 use crate::model::chain::chain;
 use crate::model::crash::{CrashPoint, crash_point};
 use crate::model::event::AgentEvent;
 use crate::model::run::{EndReason, RunOrder};
 use crate::model::wake::Wake;
-use crate::process::control::{Decoder, Report};
+use crate::process::control::{self, Decoder, Order, Report};
 use crate::process::{StopTarget, estop, stop};
 use crate::prompt::{self, HistoryMessage, PromptInput};
 use crate::sandbox::{LaunchPlan, Program, Running, none};
@@ -103,6 +103,13 @@ struct Refusal {
 }
 
 impl Refusal {
+    fn directory(error: &std::io::Error) -> Self {
+        Self {
+            code: "run_directory",
+            message: chain(error),
+        }
+    }
+
     fn shim(error: &none::LaunchError) -> Self {
         Self {
             code: "launch",
@@ -239,12 +246,19 @@ impl RunTask {
                 message,
             }));
         }
-        let Launch { argv, env, stdin } = launch;
+        let Launch {
+            argv,
+            env,
+            stdin,
+            keeps_stdin,
+            files: _,
+        } = launch;
         let program = Program {
             argv,
             env,
             cwd: self.order.cwd.clone().into(),
             stdin,
+            keeps_stdin,
         };
         Ok(
             match blocking("launch agent", move || attested.launch(program)).await? {
@@ -266,15 +280,12 @@ impl RunTask {
             close::make_run_dir(&path, user)
         })
         .await?;
-        let (home, tmp) = match made {
+        let directories = match made {
             Ok(directories) => directories,
-            Err(error) => {
-                return Ok(Err(Refusal {
-                    code: "run_directory",
-                    message: chain(&error),
-                }));
-            }
+            Err(error) => return Ok(Err(Refusal::directory(&error))),
         };
+        let RunDirs { home, tmp, config } = &directories;
+        let state = home.join(".agent");
         let adapter = adapter::for_spec(&order.adapter);
         let spec = LaunchSpec {
             prompt: &prompt,
@@ -286,13 +297,30 @@ impl RunTask {
             git_env: &prompt::git_environment(&order.identity, wake.requested_by.as_deref()),
             caller_env: &wake.env,
             wake_env: &prompt::wake_environment(order.run, wake),
+            model: order.model.as_deref(),
+            effort: order.effort,
+            endpoint: None,
+            session: Session::New(order.run.uuid()),
+            config_dir: &config.to_string_lossy(),
+            state_dir: &state.to_string_lossy(),
+            mcp_servers: &[],
         };
-        Ok(match adapter.launch(&spec) {
-            Ok(launch) => Ok((launch, adapter.parser())),
-            Err(error) => Err(Refusal {
-                code: error.code(),
-                message: format!("{}; {}", chain(&error), error.remedy()),
-            }),
+        let launch = match adapter.launch(&spec) {
+            Ok(launch) => launch,
+            Err(error) => {
+                return Ok(Err(Refusal {
+                    code: error.code(),
+                    message: format!("{}; {}", chain(&error), error.remedy()),
+                }));
+            }
+        };
+        let (files, config) = (launch.files.clone(), config.clone());
+        let written = blocking("write agent's configuration", move || {
+            close::write_config(&config, &files, user)
+        });
+        Ok(match written.await? {
+            Ok(()) => Ok((launch, adapter.parser())),
+            Err(error) => Err(Refusal::directory(&error)),
         })
     }
 
@@ -489,7 +517,13 @@ impl Stream {
     async fn next(&mut self) -> Vec<AgentEvent> {
         tokio::select! {
             line = next_line(&mut self.stdout) => match line {
-                Some(line) => self.parser.stdout_line(&line),
+                Some(line) => {
+                    let events = self.parser.stdout_line(&line);
+                    if self.parser.awaits_input() {
+                        self.control.close_input();
+                    }
+                    events
+                }
                 None => { self.stdout = None; Vec::new() }
             },
             line = next_line(&mut self.stderr) => match line {
@@ -533,12 +567,30 @@ impl Control {
         Ok(Self { socket, decoder })
     }
 
+    /// Ends the agent's standard input: there is nothing to say to it. A few bytes on a socket that
+    /// carries little else; where they find no room, the agent's silence ends it.
+    fn close_input(&self) {
+        let sent = control::encode(&Order::CloseInput)
+            .map_err(|error| error.to_string())
+            .and_then(|line| {
+                self.socket
+                    .try_write(&line)
+                    .map_err(|error| error.to_string())
+            });
+        if let Err(error) = sent {
+            tracing::warn!(error, "input not closed");
+        }
+    }
+
     /// How the agent ended; an empty exit when the shim went away without saying.
     async fn exit(&mut self) -> Exit {
         let mut piece = [0; 4096];
         loop {
             match self.decoder.message::<Report>() {
                 Ok(Some(Report::Exited(exited))) => return exited.exit,
+                Ok(Some(Report::InputRefused(refused))) => {
+                    tracing::warn!(reason = %refused.reason, inputs = refused.inputs, "input refused");
+                }
                 Ok(Some(Report::Failed(failed))) => {
                     tracing::warn!(%failed, "shim gave up");
                     return Exit::default();

@@ -69,14 +69,7 @@ pub(super) fn refine(kind: Kind, fault: Fault) -> Fault {
 /// Choices of the design whose feature does not exist yet.
 fn reserved_values(kind: Kind, path: &[&str]) -> &'static [&'static str] {
     match (kind, path) {
-        (Kind::Adapter, ["spec", "type"]) => &[
-            "builtin",
-            "claudeCode",
-            "codex",
-            "acp",
-            "gemini",
-            "opencode",
-        ],
+        (Kind::Adapter, ["spec", "type"]) => &["builtin", "codex", "acp", "gemini", "opencode"],
         (Kind::BudgetPolicy, ["spec", "scope", "kind"]) => &["team"],
         (Kind::Schedule, ["spec", "overlap"]) => &["replace"],
         _ => &[],

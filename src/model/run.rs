@@ -9,7 +9,7 @@ use strum::{Display, EnumIter, EnumString};
 use super::budget::BudgetGuard;
 use super::id::{ConversationId, RunId, Uid, WakeId, WorktreeId};
 use super::kind::{ObjectRef, Revision};
-use super::spec::{AdapterSpec, GitIdentity};
+use super::spec::{AdapterSpec, Effort, GitIdentity};
 use super::units::Money;
 use super::wake::{Wake, WakeReason};
 
@@ -223,6 +223,10 @@ pub struct RunOrder {
     pub adapter_name: String,
     /// How the agent is reached.
     pub adapter: AdapterSpec,
+    /// The model that it is to think with.
+    pub model: Option<String>,
+    /// How hard.
+    pub effort: Option<Effort>,
     /// Absolute working directory.
     pub cwd: String,
     /// The worktrees, in repo-name order.

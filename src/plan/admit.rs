@@ -323,6 +323,8 @@ fn order(
         ticket: wake.ticket,
         adapter_name: spec.adapter.to_string(),
         adapter: adapter.spec.clone(),
+        model: spec.model.clone(),
+        effort: spec.effort,
         cwd,
         trees,
         identity: identity(view, wake, wake.agent, spec),

@@ -6,8 +6,14 @@
 //! shim   → attested  what the kernel says of it  after privileges are gone for good
 //! daemon → launch    argv, env, cwd, stdin       secrets and prompt, only now
 //! shim   → running   child
+//! daemon → input     more for standard input     any number of times, if it was left open
+//! daemon → closeInput                            its end
+//! shim   → inputRefused                          what could not be kept for the agent
 //! shim   → exited    code or signal, what was killed, what is left
 //! ```
+//!
+//! Input is taken whole or not at all, in order, and waits in the shim until the agent reads it: an
+//! agent that never does costs the shim [`INPUT_BYTES_MAX`] and nothing else.
 //!
 //! `failed` may stand for any of the shim's messages and is its last. The end of the stream, in
 //! either direction, means that the other side is gone: the shim ends the run, the daemon looks for
@@ -25,10 +31,14 @@ use crate::model::process::{Exit, ProcessIdentity};
 
 /// The version of this protocol. Daemon and shim are one binary; they differ when the file was
 /// replaced under a running daemon.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// The longest message, its line end included: 8 MiB.
 pub const MAX_MESSAGE: usize = 8 << 20;
+
+/// The most input that a shim keeps for an agent that does not read it: 16 MiB. It has room for the
+/// longest launch and the longest input after it.
+pub const INPUT_BYTES_MAX: usize = 2 * MAX_MESSAGE;
 
 /// Why the other side can't be understood.
 #[derive(Debug, Error)]
@@ -58,6 +68,10 @@ pub enum Order {
     Prepare(Prepare),
     /// Start the agent.
     Launch(Launch),
+    /// Give the agent more to read.
+    Input(Input),
+    /// Give it no more: its standard input ends where what it was given ends.
+    CloseInput,
 }
 
 /// What the shim is to become. Nothing in it is secret.
@@ -86,8 +100,10 @@ pub struct Launch {
     pub env: BTreeMap<String, String>,
     /// The working directory, absolute.
     pub cwd: PathBuf,
-    /// What the agent reads on standard input, before its end.
+    /// What the agent reads first on standard input.
     pub stdin: String,
+    /// Whether standard input then stays open for [`Order::Input`]; else it ends there.
+    pub keeps_stdin: bool,
 }
 
 impl fmt::Debug for Launch {
@@ -96,6 +112,23 @@ impl fmt::Debug for Launch {
             .field("program", &self.argv.first())
             .field("env", &self.env.keys())
             .field("cwd", &self.cwd)
+            .finish_non_exhaustive()
+    }
+}
+
+/// More for the agent's standard input. It may be anything that people write, so that it is not
+/// printed.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Input {
+    /// The bytes, line ends included.
+    pub text: String,
+}
+
+impl fmt::Debug for Input {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Input")
+            .field("bytes", &self.text.len())
             .finish_non_exhaustive()
     }
 }
@@ -110,6 +143,8 @@ pub enum Report {
     Attested(Attestation),
     /// The agent's program runs.
     Running(Running),
+    /// Input was not taken; the agent goes on.
+    InputRefused(InputRefused),
     /// It gave up; nothing runs.
     Failed(Failed),
     /// The agent has ended.
@@ -167,6 +202,28 @@ impl SandboxKind {
 pub struct Running {
     /// Its pid.
     pub child_pid: u32,
+}
+
+/// Input that the agent will not read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct InputRefused {
+    /// Why the last of it was refused.
+    pub reason: InputRefusal,
+    /// How many inputs were refused since the last such report. What was taken and then found no
+    /// reader counts as one, however many it was.
+    pub inputs: u32,
+}
+
+/// Why input is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::Display)]
+#[serde(rename_all = "camelCase")]
+#[strum(serialize_all = "camelCase")]
+pub enum InputRefusal {
+    /// With it, more than [`INPUT_BYTES_MAX`] would wait to be read.
+    Full,
+    /// Standard input has ended, or the agent has closed it.
+    Closed,
 }
 
 /// Why the shim gave up.
@@ -297,6 +354,7 @@ mod tests {
             env: BTreeMap::from([("TOKEN".to_owned(), "s3cret".to_owned())]),
             cwd: PathBuf::from("/work"),
             stdin: stdin.to_owned(),
+            keeps_stdin: true,
         }
     }
 
@@ -311,6 +369,10 @@ mod tests {
                 grace_ms: 3_000,
             }),
             Order::Launch(launch("two\nlines \u{1f980} \0")),
+            Order::Input(Input {
+                text: "more\n".to_owned(),
+            }),
+            Order::CloseInput,
         ];
         let bytes = sent
             .iter()
@@ -330,8 +392,8 @@ mod tests {
     #[test]
     fn another_version_is_refused_whatever_else_it_says() {
         let lines = [
-            r#"{"type":"started","version":2,"identity":{"pid":1,"startTime":2,"bootId":"b"}}"#,
-            r#"{"type":"greeting","version":2,"more":[]}"#,
+            r#"{"type":"started","version":3,"identity":{"pid":1,"startTime":2,"bootId":"b"}}"#,
+            r#"{"type":"greeting","version":3,"more":[]}"#,
         ];
         for line in lines {
             let mut decoder = Decoder::default();
@@ -339,7 +401,7 @@ mod tests {
             decoder.push(b"\n");
             let got = decoder.message::<Report>();
             assert!(
-                matches!(got, Err(ControlError::Version { theirs: 2 })),
+                matches!(got, Err(ControlError::Version { theirs: 3 })),
                 "{got:?}"
             );
         }
@@ -392,5 +454,8 @@ mod tests {
             "{shown}"
         );
         assert!(!shown.contains("s3cret"), "{shown}");
+        let text = "the s3cret message".to_owned();
+        let shown = format!("{:?}", Order::Input(Input { text }));
+        assert_eq!(shown, "Input(Input { bytes: 18, .. })");
     }
 }

@@ -73,11 +73,13 @@ fn order(reason: WakeReason) -> RunOrder {
         adapter_name: "script".to_owned(),
         adapter: AdapterSpec {
             r#type: AdapterType::Command,
-            command: "agent".to_owned(),
+            command: Some("agent".to_owned()),
             args: Vec::new(),
             env: BTreeMap::new(),
             output: OutputFormat::Text,
         },
+        model: None,
+        effort: None,
         cwd: "/data/workspaces/w/spaces/s/agents/coder".to_owned(),
         trees: vec![tree("api"), tree("web")],
         identity: GitIdentity {

@@ -123,8 +123,10 @@ pub struct Program {
     pub env: BTreeMap<String, String>,
     /// The working directory, absolute.
     pub cwd: PathBuf,
-    /// What it reads on standard input, before its end.
+    /// What it reads first on standard input.
     pub stdin: String,
+    /// Whether standard input then stays open, for orders of more; else it ends there.
+    pub keeps_stdin: bool,
 }
 
 impl fmt::Debug for Program {

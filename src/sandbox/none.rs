@@ -401,6 +401,7 @@ impl Attested {
             env,
             cwd,
             stdin,
+            keeps_stdin,
         } = program;
         shim.launched = Launched::Agent;
         talk.tell(&Order::Launch(Launch {
@@ -408,6 +409,7 @@ impl Attested {
             env,
             cwd,
             stdin,
+            keeps_stdin,
         }))?;
         let running = match talk.hear() {
             Ok(Report::Running(running)) => running,

@@ -12,12 +12,13 @@ use rustix::process::{Pid, Signal, chdir, getpid, getppid, set_parent_process_de
 
 use super::link::{failed, refused};
 use super::signals::unblock_all;
-use crate::process::control::{Failed, Launch, Stage};
+use crate::process::control::{Failed, INPUT_BYTES_MAX, InputRefusal, Launch, Stage};
 
 /// The agent's own process, and what is left of its prompt.
 #[derive(Debug)]
 pub(super) struct Agent {
     pub(super) pid: Pid,
+    /// None when nothing more will be written.
     pub(super) feed: Option<Feed>,
 }
 
@@ -42,6 +43,8 @@ pub(super) fn execute(launch: Launch) -> Result<Agent, Failed> {
             pipe: feed.into(),
             bytes: launch.stdin.into_bytes(),
             written: 0,
+            stays_open: launch.keeps_stdin,
+            has_input: false,
         }),
     })
 }
@@ -104,16 +107,23 @@ fn spawn(launch: &Launch, stdin: OwnedFd) -> Result<Pid, Failed> {
 pub(super) struct Feed {
     pipe: File,
     bytes: Vec<u8>,
+    /// How many of them the pipe has taken.
     written: usize,
+    /// Whether more may come.
+    stays_open: bool,
+    /// Whether it holds anything beside what the agent was launched with.
+    has_input: bool,
 }
 
 /// Whether there is more to feed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fed {
-    /// The pipe is full.
+    /// The pipe is full, or more may come.
     Partly,
-    /// All is written, or nobody will read it: close it.
+    /// All is written that ever will be: close it.
     Wholly,
+    /// Nobody will read the rest: close it.
+    Broken,
 }
 
 impl Feed {
@@ -122,15 +132,50 @@ impl Feed {
         loop {
             let rest = self.bytes.get(self.written..).unwrap_or_default();
             if rest.is_empty() {
-                return Fed::Wholly;
+                // What was long is not kept for what may come.
+                (self.bytes, self.written, self.has_input) = (Vec::new(), 0, false);
+                return match self.stays_open {
+                    true => Fed::Partly,
+                    false => Fed::Wholly,
+                };
             }
             match self.pipe.write(rest) {
                 Ok(written) => self.written += written,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Fed::Partly,
-                Err(_) => return Fed::Wholly,
+                Err(_) => return Fed::Broken,
             }
         }
+    }
+
+    /// Takes more, whole or not at all.
+    pub(super) fn add(&mut self, text: &str) -> Result<(), InputRefusal> {
+        if !self.stays_open {
+            return Err(InputRefusal::Closed);
+        }
+        self.bytes.drain(..self.written);
+        self.written = 0;
+        if self.bytes.len() + text.len() > INPUT_BYTES_MAX {
+            return Err(InputRefusal::Full);
+        }
+        self.bytes.extend_from_slice(text.as_bytes());
+        self.has_input = true;
+        Ok(())
+    }
+
+    /// Takes no more; what it has is still written.
+    pub(super) fn close(&mut self) {
+        self.stays_open = false;
+    }
+
+    /// Whether input that was taken is not all written.
+    pub(super) fn has_input(&self) -> bool {
+        self.has_input
+    }
+
+    /// Whether something waits for room in the pipe.
+    pub(super) fn has_more(&self) -> bool {
+        self.written < self.bytes.len()
     }
 }
 

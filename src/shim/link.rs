@@ -43,11 +43,27 @@ impl Link {
     /// Says something. That the daemon is gone is noticed when listening to it.
     pub(super) fn send(&mut self, report: &Report) {
         // No report comes near the limit, and none holds a path.
-        let Ok(line) = control::encode(report) else {
-            return;
-        };
+        if let Ok(line) = control::encode(report) {
+            self.write(&line);
+        }
+    }
+
+    /// Says something if the daemon has room for it, without waiting. Whether it is said.
+    pub(super) fn try_send(&mut self, report: &Report) -> bool {
+        let mut fds = [PollFd::new(&self.socket, PollFlags::OUT)];
+        let has_room = matches!(
+            poll_until(&mut fds, Some(Deadline::after(Duration::ZERO))),
+            Ok(true)
+        );
+        if has_room {
+            self.send(report);
+        }
+        has_room
+    }
+
+    fn write(&mut self, line: &[u8]) {
         let deadline = Deadline::after(DELIVERY);
-        let mut rest = line.as_slice();
+        let mut rest = line;
         while !rest.is_empty() {
             match self.socket.write(rest) {
                 Ok(written) => rest = rest.get(written..).unwrap_or_default(),

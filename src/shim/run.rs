@@ -130,6 +130,7 @@ fn await_prepare(link: &mut Link, signals: &Signals) -> Result<Option<Prepare>, 
             Stage::Protocol,
             "told to launch before told to prepare",
         )),
+        Heard::Order(Order::Input(_) | Order::CloseInput) => Err(no_agent_yet()),
         Heard::Over | Heard::Nothing => Ok(None),
     }
 }
@@ -139,6 +140,11 @@ fn await_launch(link: &mut Link, signals: &Signals) -> Result<Option<Launch>, Fa
     match link.wait(signals)? {
         Heard::Order(Order::Launch(launch)) => Ok(Some(launch)),
         Heard::Order(Order::Prepare(_)) => Err(refused(Stage::Protocol, "told to prepare twice")),
+        Heard::Order(Order::Input(_) | Order::CloseInput) => Err(no_agent_yet()),
         Heard::Over | Heard::Nothing => Ok(None),
     }
+}
+
+fn no_agent_yet() -> Failed {
+    refused(Stage::Protocol, "given input before there is an agent")
 }

@@ -11,7 +11,9 @@ use super::agent::{Agent, Fed};
 use super::link::{Heard, Link, failed};
 use super::signals::{Notice, Signals};
 use crate::model::process::{Exit, ProcessIdentity};
-use crate::process::control::{Exited, Failed, Stage};
+use crate::process::control::{
+    Exited, Failed, Input, InputRefusal, InputRefused, Order, Report, Stage,
+};
 use crate::process::deadline::{Deadline, poll_until};
 use crate::process::{Pidfd, descendants};
 
@@ -41,6 +43,18 @@ struct Progress {
     ending: Option<Deadline>,
     daemon_is_gone: bool,
     status: Option<WaitStatus>,
+    /// Input that was refused and not yet said to be.
+    refused: Option<InputRefused>,
+}
+
+impl Progress {
+    fn refuse(&mut self, reason: InputRefusal) {
+        let before = self.refused.map_or(0, |refused| refused.inputs);
+        self.refused = Some(InputRefused {
+            reason,
+            inputs: before.saturating_add(1),
+        });
+    }
 }
 
 /// Whether the shim has children, running or not.
@@ -74,9 +88,13 @@ impl Watch<'_> {
     fn wait_for_events(&self, progress: &Progress) -> Result<(), Failed> {
         let mut fds = vec![PollFd::new(self.signals, PollFlags::IN)];
         if !progress.daemon_is_gone {
-            fds.push(PollFd::new(&*self.link, PollFlags::IN));
+            let mut what = PollFlags::IN;
+            what.set(PollFlags::OUT, progress.refused.is_some());
+            fds.push(PollFd::new(&*self.link, what));
         }
-        if let Some(feed) = &self.agent.feed {
+        if let Some(feed) = &self.agent.feed
+            && feed.has_more()
+        {
             fds.push(PollFd::new(feed, PollFlags::OUT));
         }
         poll_until(&mut fds, progress.ending)
@@ -86,20 +104,12 @@ impl Watch<'_> {
 
     /// Does whatever there is to do, without blocking.
     fn serve(&mut self, progress: &mut Progress) -> Result<(), Failed> {
-        if let Some(feed) = &mut self.agent.feed
-            && feed.write() == Fed::Wholly
+        self.listen(progress);
+        self.feed(progress);
+        if let Some(refused) = progress.refused
+            && self.link.try_send(&Report::InputRefused(refused))
         {
-            self.agent.feed = None;
-        }
-        if !progress.daemon_is_gone {
-            match self.link.hear() {
-                Ok(Heard::Nothing) => {}
-                // No order follows a launch. Who sends one is not our daemon any more.
-                Ok(Heard::Order(_) | Heard::Over) | Err(_) => {
-                    progress.daemon_is_gone = true;
-                    self.ask(progress, self.grace.min(ORPHANED_GRACE));
-                }
-            }
+            progress.refused = None;
         }
         while let Some(notice) = self.next_notice()? {
             match notice {
@@ -109,6 +119,49 @@ impl Watch<'_> {
         }
         self.reap(progress)?;
         Ok(())
+    }
+
+    fn feed(&mut self, progress: &mut Progress) {
+        let Some(feed) = &mut self.agent.feed else {
+            return;
+        };
+        let fed = feed.write();
+        if fed == Fed::Broken && feed.has_input() {
+            progress.refuse(InputRefusal::Closed);
+        }
+        match fed {
+            Fed::Partly => {}
+            Fed::Wholly | Fed::Broken => self.agent.feed = None,
+        }
+    }
+
+    /// Hears everything that the daemon has to say; once heard, an order is in no descriptor that
+    /// could be waited for.
+    fn listen(&mut self, progress: &mut Progress) {
+        while !progress.daemon_is_gone {
+            match self.link.hear() {
+                Ok(Heard::Nothing) => return,
+                Ok(Heard::Order(Order::Input(Input { text }))) => {
+                    let taken = match &mut self.agent.feed {
+                        Some(feed) => feed.add(&text),
+                        None => Err(InputRefusal::Closed),
+                    };
+                    if let Err(reason) = taken {
+                        progress.refuse(reason);
+                    }
+                }
+                Ok(Heard::Order(Order::CloseInput)) => {
+                    if let Some(feed) = &mut self.agent.feed {
+                        feed.close();
+                    }
+                }
+                // Neither follows a launch. Who sends one is not our daemon any more.
+                Ok(Heard::Order(Order::Prepare(_) | Order::Launch(_)) | Heard::Over) | Err(_) => {
+                    progress.daemon_is_gone = true;
+                    self.ask(progress, self.grace.min(ORPHANED_GRACE));
+                }
+            }
+        }
     }
 
     fn next_notice(&self) -> Result<Option<Notice>, Failed> {

@@ -210,11 +210,13 @@ impl Served {
             adapter_name: "echo".to_owned(),
             adapter: AdapterSpec {
                 r#type: AdapterType::Command,
-                command: "cat".to_owned(),
+                command: Some("cat".to_owned()),
                 args: Vec::new(),
                 env: std::collections::BTreeMap::new(),
                 output: OutputFormat::Text,
             },
+            model: None,
+            effort: None,
             cwd: "/".to_owned(),
             trees: Vec::new(),
             identity: GitIdentity {

@@ -128,7 +128,7 @@ pub(crate) fn catalog_of(shape: &Shape) -> Catalog {
     }
     let adapter = AdapterSpec {
         r#type: AdapterType::Command,
-        command: "/bin/agent".to_owned(),
+        command: Some("/bin/agent".to_owned()),
         args: Vec::new(),
         env: BTreeMap::new(),
         output: OutputFormat::Text,
@@ -148,6 +148,8 @@ fn put_agents(catalog: &mut Catalog, shape: &Shape) {
         .filter(|(_, code)| **code > 0)
     {
         let spec = AgentSpec {
+            model: None,
+            effort: None,
             title: format!("Agent {number}"),
             role: None,
             persona: None,

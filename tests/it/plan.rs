@@ -103,11 +103,15 @@ RunOrder {
     adapter_name: "sh",
     adapter: AdapterSpec {
         type: Command,
-        command: "/bin/agent",
+        command: Some(
+            "/bin/agent",
+        ),
         args: [],
         env: {},
         output: Text,
     },
+    model: None,
+    effort: None,
     cwd: "/spaces/solo/api",
     trees: [
         RunTree {

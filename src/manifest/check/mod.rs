@@ -50,7 +50,7 @@ struct Target {
     is_key: bool,
 }
 
-const RULES: [fn(&mut Context<'_>); 12] = [
+const RULES: [fn(&mut Context<'_>); 13] = [
     identity::objects_are_unique,
     identity::fleet_is_one,
     identity::uids_are_unique,
@@ -62,6 +62,7 @@ const RULES: [fn(&mut Context<'_>); 12] = [
     value::lists_are_sets,
     value::times_exist,
     value::variables_are_settable,
+    value::commands_have_a_program,
     budget::scopes_fit,
 ];
 

@@ -7,6 +7,7 @@ use crate::diagnostic::{Code, did_you_mean, quote};
 use crate::manifest::walk::Step;
 use crate::model::cron::CronSchedule;
 use crate::model::kind::{Kind, ObjectRef};
+use crate::model::spec::AdapterType;
 use crate::model::units::{OWN_VARIABLES, is_variable_name};
 use crate::model::zone::{self, time_zone};
 
@@ -119,6 +120,22 @@ pub(super) fn variables_are_settable(context: &mut Context<'_>) {
                 .report(Code::BadVariable, object, path, message)
                 .at_key()
                 .help("letters, digits and `_`, not beginning with a digit or `HOMEOSTAT_`");
+        }
+    }
+}
+
+/// An adapter that runs any program says which.
+pub(super) fn commands_have_a_program(context: &mut Context<'_>) {
+    let catalog = context.catalog;
+    for (object, adapter) in &catalog.adapters {
+        match adapter.spec.r#type {
+            AdapterType::Command if adapter.spec.command.is_none() => {
+                let message = "the field `command` in `spec` is missing".to_owned();
+                context
+                    .report(Code::MissingField, object, at!["spec", "command"], message)
+                    .help("an Adapter of type `command` runs any program, and has to name it");
+            }
+            AdapterType::Command | AdapterType::ClaudeCode => {}
         }
     }
 }

@@ -26,6 +26,14 @@ pub struct AgentSpec {
     pub skills: Vec<Name>,
     /// The Adapter that reaches it.
     pub adapter: Name,
+    /// The model that it thinks with, as its adapter's provider names it; the adapter's choice when
+    /// absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = r"^[A-Za-z0-9][-A-Za-z0-9._:/@\[\]]{0,199}$"))]
+    pub model: Option<String>,
+    /// How hard it thinks, for models that can be told; the model's default when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub effort: Option<Effort>,
     /// Its own ceiling; used only when no agent-scope BudgetPolicy covers it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<AgentBudget>,
@@ -81,6 +89,36 @@ pub enum Lifecycle {
     Archived,
 }
 
+/// How hard a model thinks. Ordered from least to most.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    Display,
+    EnumString,
+)]
+#[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
+pub enum Effort {
+    /// Quick answers.
+    Low,
+    /// A balance.
+    Medium,
+    /// Thorough.
+    High,
+    /// More than that.
+    XHigh,
+    /// All that the model has.
+    Max,
+}
+
 /// A git author and committer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -99,9 +137,11 @@ pub struct GitIdentity {
 pub struct AdapterSpec {
     /// The protocol.
     pub r#type: AdapterType,
-    /// The program: a path, or a name that is found on the daemon's PATH.
+    /// The program: a path, or a name that is found on the daemon's PATH. Only the type `command`
+    /// needs one; the other types know theirs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 4096))]
-    pub command: String,
+    pub command: Option<String>,
     /// Its arguments.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub args: Vec<String>,
@@ -120,6 +160,8 @@ pub struct AdapterSpec {
 pub enum AdapterType {
     /// Any program: the prompt on its standard input, text or events on its standard output.
     Command,
+    /// The `claude` program of Claude Code, over its own protocol.
+    ClaudeCode,
 }
 
 /// What a `command` adapter's standard output is.

@@ -11,7 +11,7 @@ mod space;
 mod work;
 
 pub use agent::{
-    AdapterSpec, AdapterType, AgentBudget, AgentSpec, GitIdentity, Lifecycle, OutputFormat,
+    AdapterSpec, AdapterType, AgentBudget, AgentSpec, Effort, GitIdentity, Lifecycle, OutputFormat,
 };
 pub use fleet::{
     BudgetPolicySpec, BudgetScope, BudgetScopeKind, Concurrency, Enforcement, FirstRevision,
@@ -49,8 +49,6 @@ pub const fn reserved_fields(kind: Kind) -> &'static [&'static str] {
         Kind::BudgetPolicy => &["tokens"],
         Kind::Agent => &[
             "systemPrompt",
-            "model",
-            "effort",
             "contextSize",
             "capabilities",
             "sandboxPolicy",

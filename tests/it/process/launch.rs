@@ -2,16 +2,22 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
 use homeostat::model::process::Exit;
-use homeostat::process::control::Stage;
+use homeostat::process::control::{
+    self, INPUT_BYTES_MAX, Input, InputRefusal, InputRefused, Order, Report, Stage,
+};
+use homeostat::process::deadline::{Deadline, poll_until};
 use homeostat::process::{Presence, StopTarget, is_alive, sweep};
 use homeostat::sandbox::{LaunchError, Program, SandboxKind, none};
+use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
+use rustix::process::Signal;
 
-use super::rig::{GRACE, Run, identity, script, shim_binary};
+use super::rig::{GRACE, LONG, Run, identity, next_report, script, shim_binary, signal};
 
 #[test]
 fn the_agent_is_the_run_user_and_nothing_more() {
@@ -199,4 +205,93 @@ fn a_program_that_cannot_be_executed_is_said_so() {
             Ok(_) => panic!("launched"),
         }
     }
+}
+
+fn tell(run: &mut Run, order: &Order) {
+    let line = control::encode(order).unwrap();
+    let control = &mut run.running().control;
+    let mut rest = line.as_slice();
+    while !rest.is_empty() {
+        let mut fds = [PollFd::new(control, PollFlags::OUT)];
+        assert!(poll_until(&mut fds, Some(Deadline::after(LONG))).unwrap());
+        match control.write(rest) {
+            Ok(written) => rest = &rest[written..],
+            Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
+        }
+    }
+}
+
+fn input(text: impl Into<String>) -> Order {
+    Order::Input(Input { text: text.into() })
+}
+
+fn refused(run: &mut Run) -> InputRefused {
+    let running = run.running();
+    match next_report(&mut running.control, &mut running.decoder) {
+        Report::InputRefused(refused) => refused,
+        other => panic!("not refused: {other:?}"),
+    }
+}
+
+#[test]
+fn input_goes_on_until_it_is_closed() {
+    let mut setup = script("while read -r line; do echo \"got $line\"; done; echo over");
+    setup.program.stdin = "one\n".to_owned();
+    setup.program.keeps_stdin = true;
+    let mut run = setup.launch();
+    assert_eq!(run.line(), "got one");
+    tell(&mut run, &input("two\nthr"));
+    assert_eq!(run.line(), "got two");
+    tell(&mut run, &input("ee\n"));
+    tell(&mut run, &Order::CloseInput);
+    tell(&mut run, &input("late\n"));
+    assert_eq!(run.line(), "got three");
+    let closed = InputRefused {
+        reason: InputRefusal::Closed,
+        inputs: 1,
+    };
+    assert_eq!(refused(&mut run), closed);
+    let (output, exited) = run.finish();
+    assert_eq!((output.as_str(), exited.exit.code), ("over\n", Some(0)));
+}
+
+#[test]
+fn input_that_nobody_reads_fills_a_bounded_buffer_and_blocks_nobody() {
+    let mut setup = script("echo ready; trap 'wc -c; exit 3' TERM; while :; do sleep 0.01; done");
+    setup.program.keeps_stdin = true;
+    let mut run = setup.launch();
+    assert_eq!(run.line(), "ready");
+    let megabyte = "x".repeat(1 << 20);
+    // The pipe itself holds less than one of them: two are too many.
+    for _ in 0..(INPUT_BYTES_MAX >> 20) + 2 {
+        tell(&mut run, &input(megabyte.clone()));
+    }
+    let mut inputs = 0;
+    while inputs < 2 {
+        let full = refused(&mut run);
+        assert_eq!(full.reason, InputRefusal::Full);
+        inputs += full.inputs;
+    }
+    assert_eq!(inputs, 2);
+    // What fits is still taken, in order, and so is the end.
+    tell(&mut run, &input("y"));
+    tell(&mut run, &Order::CloseInput);
+    signal(run.shim(), Signal::TERM);
+    let (output, exited) = run.finish();
+    assert_eq!(exited.exit.code, Some(3), "the shim still listens");
+    let bytes: usize = output.trim().parse().unwrap();
+    assert_eq!(bytes, INPUT_BYTES_MAX + 1, "whole inputs alone");
+}
+
+#[test]
+fn an_agent_that_closes_its_input_is_given_none() {
+    let mut setup = script("exec 0<&-; echo closed; exec sleep 1000");
+    setup.program.keeps_stdin = true;
+    let mut run = setup.launch();
+    assert_eq!(run.line(), "closed");
+    // The first is how the shim finds out.
+    tell(&mut run, &input("x"));
+    tell(&mut run, &input("y"));
+    assert_eq!(refused(&mut run).reason, InputRefusal::Closed);
+    assert!(run.stop(GRACE).unwrap().killed.is_empty());
 }

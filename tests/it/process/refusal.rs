@@ -82,6 +82,7 @@ fn the_shim_refuses_what_it_should_not_do() {
         env: BTreeMap::new(),
         cwd: PathBuf::from("/"),
         stdin: String::new(),
+        keeps_stdin: false,
     });
     let launch = control::encode(&launch).unwrap();
     let secret = br#"{"type":"launch","argv":"s3cret"}"#;

@@ -66,6 +66,7 @@ pub(super) fn script(text: &str) -> Setup {
             ]),
             cwd: PathBuf::from("/"),
             stdin: String::new(),
+            keeps_stdin: false,
         },
     }
 }

@@ -233,11 +233,13 @@ pub(super) fn order_without_trees(wake: &Wake) -> RunOrder {
         adapter_name: "script".to_owned(),
         adapter: AdapterSpec {
             r#type: AdapterType::Command,
-            command: "/bin/true".to_owned(),
+            command: Some("/bin/true".to_owned()),
             args: Vec::new(),
             env: BTreeMap::new(),
             output: OutputFormat::Text,
         },
+        model: None,
+        effort: None,
         cwd: "/data/room/app".to_owned(),
         trees: Vec::new(),
         identity: GitIdentity {
