@@ -25,11 +25,13 @@
 //! (findings with exact places), [`yaml`] (the spanned tree), [`clock`], [`task`].
 //!
 //! Ring 1, pure logic: [`manifest`] (YAML to a catalog, with every fault of every document),
-//! [`plan`] (desired, observed, now → actions and holds), [`prompt`] (what an agent is told).
+//! [`plan`] (desired, observed, now → actions and holds), [`prompt`] (what an agent is told),
+//! [`redact`] (secrets out of what a run says), [`price`] (tokens to money).
 //!
 //! Ring 2, edges, each hiding one outside thing: [`config`] (this host's settings), [`telemetry`],
 //! [`git`], [`process`] and [`shim`] (how a run starts, and how its end is made sure), [`sandbox`],
-//! [`source`] (where manifests come from), [`store`] (SQLite), [`worktree`], [`host`], [`adapter`].
+//! [`source`] (where manifests come from), [`store`] (SQLite), [`credential`] (whose key a run's
+//! model calls use), [`worktree`], [`host`], [`adapter`].
 //!
 //! Ring 3, drivers: [`dispatch`] (one run, from claim to close), [`execute`] (one action at a
 //! time), [`reconcile`] (the loop).
@@ -65,6 +67,7 @@ pub mod api;
 pub mod cli;
 pub mod clock;
 pub mod config;
+pub mod credential;
 pub mod daemon;
 pub mod diagnostic;
 pub mod dispatch;
@@ -74,9 +77,11 @@ pub mod host;
 pub mod manifest;
 pub mod model;
 pub mod plan;
+pub mod price;
 pub mod process;
 pub mod prompt;
 pub mod reconcile;
+pub mod redact;
 pub mod sandbox;
 pub mod shim;
 pub mod source;

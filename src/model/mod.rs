@@ -15,6 +15,7 @@ pub mod event;
 pub mod id;
 pub mod kind;
 pub mod observed;
+pub mod price;
 pub mod process;
 pub mod run;
 pub mod spec;

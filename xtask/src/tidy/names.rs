@@ -32,6 +32,7 @@ const SPAWN: &str = "spawn through `task`, which names, tracks and cancels it";
 const RESERVED: &[Reserved] = &[
     reserved(&["granit_parser"], "src/yaml/", "read YAML as the tree of `yaml`"),
     reserved(&["rusqlite"], "src/store/", "add a typed method to `store`"),
+    reserved(&["genai_prices"], "src/price/builtin.rs", "ask `price`"),
     reserved(&["git2"], "src/git/", "add a function to `git`"),
     reserved(&["tokio", "spawn"], "src/task.rs", SPAWN),
     reserved(&["tokio", "task", "spawn"], "src/task.rs", SPAWN),

@@ -1,0 +1,239 @@
+//! The order of sources.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+
+use jiff::Timestamp;
+use strum::{Display, EnumIter, EnumString, IntoStaticStr};
+
+use super::provider::{Provider, Scheme};
+use super::secret::Secret;
+use super::store::Credentials;
+
+/// Where a credential came from, in the order in which they are asked.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Display, EnumString, EnumIter, IntoStaticStr,
+)]
+#[strum(serialize_all = "camelCase")]
+pub enum CredentialSource {
+    /// `env` of the Adapter.
+    AdapterOverride,
+    /// `env` of the request for the run.
+    CallerEnvironment,
+    /// What `login` stored.
+    DaemonStore,
+    /// The daemon's own environment.
+    ProcessEnvironment,
+}
+
+/// A source and what in it: safe to record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The source.
+    pub source: CredentialSource,
+    /// The variable's name, or the stored account's.
+    pub name: String,
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} ({})", self.source, self.name)
+    }
+}
+
+/// Everything that may hold a credential.
+#[derive(Clone, Copy)]
+pub struct Sources<'a> {
+    /// `env` of the Adapter.
+    pub adapter: &'a BTreeMap<String, String>,
+    /// `env` of the request for the run.
+    pub caller: &'a BTreeMap<String, String>,
+    /// What the daemon's store holds.
+    pub stored: &'a Credentials,
+    /// The daemon's own environment.
+    pub process: &'a BTreeMap<OsString, OsString>,
+    /// The instant at which stored tokens have to be valid.
+    pub now: Timestamp,
+}
+
+impl std::fmt::Debug for Sources<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sources")
+            .field("now", &self.now)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A credential to use.
+#[derive(Clone, Debug)]
+pub struct Resolved {
+    /// The value.
+    pub secret: Secret,
+    /// How to present it.
+    pub scheme: Scheme,
+    /// Where it came from.
+    pub place: Place,
+    /// What else would have served and is passed over, in order.
+    pub shadowed: Vec<Place>,
+    /// When it ends; none if it doesn't say so.
+    pub expires_at: Option<Timestamp>,
+}
+
+impl Resolved {
+    /// The winning source.
+    pub const fn source(&self) -> CredentialSource {
+        self.place.source
+    }
+}
+
+/// No credential can be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CredentialError {
+    /// No source has one.
+    #[error("no credential for {provider}: run `homeostat login {provider}`, or set {variables}")]
+    Missing {
+        /// For whom.
+        provider: Provider,
+        /// The variables that would do.
+        variables: String,
+    },
+    /// The stored one is over, and weaker sources are not taken in its place.
+    #[error(
+        "the stored credential {account:?} for {provider} expired at {expired_at}: run `homeostat \
+         login {provider}` again, or `homeostat logout {provider}` to use another source"
+    )]
+    Expired {
+        /// For whom.
+        provider: Provider,
+        /// The stored account.
+        account: String,
+        /// Since when.
+        expired_at: Timestamp,
+    },
+    /// What the winning source has can't be sent in a header.
+    #[error("the credential of {place} for {provider} holds bytes that no header may: set it anew")]
+    Malformed {
+        /// For whom.
+        provider: Provider,
+        /// Which.
+        place: Place,
+    },
+}
+
+/// What one source has.
+struct Candidate {
+    place: Place,
+    scheme: Scheme,
+    /// None if it is no text.
+    value: Option<Secret>,
+    expires_at: Option<Timestamp>,
+}
+
+/// The credential for `provider`, from the first source that has one. An empty variable counts as
+/// not set; blanks around a value are cut, as line ends are easily pasted along.
+///
+/// # Errors
+///
+/// If no source has a credential, or the first that has one can't be used.
+pub fn resolve(provider: Provider, sources: &Sources<'_>) -> Result<Resolved, CredentialError> {
+    let mut candidates = candidates(provider, sources).into_iter();
+    let Some(Candidate {
+        place,
+        scheme,
+        value,
+        expires_at,
+    }) = candidates.next()
+    else {
+        let names: Vec<_> = provider.variables().iter().map(|(name, _)| *name).collect();
+        return Err(CredentialError::Missing {
+            provider,
+            variables: names.join(" or "),
+        });
+    };
+    if let Some(expired_at) = expires_at.filter(|end| *end <= sources.now) {
+        return Err(CredentialError::Expired {
+            provider,
+            account: place.name,
+            expired_at,
+        });
+    }
+    let is_header = |secret: &Secret| secret.expose().bytes().all(|byte| byte.is_ascii_graphic());
+    let Some(secret) = value.filter(is_header) else {
+        return Err(CredentialError::Malformed { provider, place });
+    };
+    let shadowed = candidates.map(|candidate| candidate.place).collect();
+    Ok(Resolved {
+        secret,
+        scheme,
+        place,
+        shadowed,
+        expires_at,
+    })
+}
+
+/// In the order of the sources, and of the names inside each.
+fn candidates(provider: Provider, sources: &Sources<'_>) -> Vec<Candidate> {
+    let mut all = Vec::new();
+    let named = |environment: &BTreeMap<String, String>, name: &str| {
+        environment.get(name).cloned().map(Some)
+    };
+    all.extend(variables(
+        provider,
+        CredentialSource::AdapterOverride,
+        |name| named(sources.adapter, name),
+    ));
+    all.extend(variables(
+        provider,
+        CredentialSource::CallerEnvironment,
+        |name| named(sources.caller, name),
+    ));
+    all.extend(
+        sources
+            .stored
+            .of(provider)
+            .map(|(account, stored)| Candidate {
+                place: Place {
+                    source: CredentialSource::DaemonStore,
+                    name: account.to_owned(),
+                },
+                scheme: stored.scheme,
+                value: Some(stored.secret.clone()),
+                expires_at: stored.expires_at,
+            }),
+    );
+    all.extend(variables(
+        provider,
+        CredentialSource::ProcessEnvironment,
+        |name| {
+            let value = sources.process.get(OsStr::new(name))?;
+            Some(value.to_str().map(str::to_owned))
+        },
+    ));
+    all
+}
+
+/// `get` gives a variable's value, or none of a value that is no text.
+fn variables(
+    provider: Provider,
+    source: CredentialSource,
+    get: impl Fn(&str) -> Option<Option<String>>,
+) -> impl Iterator<Item = Candidate> {
+    provider
+        .variables()
+        .iter()
+        .filter_map(move |(name, scheme)| {
+            let value = get(name)?.map(|value| Secret::new(value.trim().to_owned()));
+            let is_empty = value
+                .as_ref()
+                .is_some_and(|value| value.expose().is_empty());
+            (!is_empty).then(|| Candidate {
+                place: Place {
+                    source,
+                    name: (*name).to_owned(),
+                },
+                scheme: *scheme,
+                value,
+                expires_at: None,
+            })
+        })
+}

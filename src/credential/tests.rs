@@ -1,0 +1,268 @@
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+
+use jiff::Timestamp;
+use strum::IntoEnumIterator;
+
+use super::{
+    CredentialError, CredentialSource, CredentialStore, Credentials, FILE_NAME, Provider, Resolved,
+    Scheme, Secret, Sources, StoreError, Stored, resolve,
+};
+
+const KEY: &str = "ANTHROPIC_API_KEY";
+
+fn at(text: &str) -> Timestamp {
+    text.parse().unwrap()
+}
+
+fn stored(secret: &str, expires_at: Option<&str>) -> Stored {
+    Stored {
+        secret: Secret::new(secret.to_owned()),
+        scheme: Scheme::Bearer,
+        expires_at: expires_at.map(at),
+    }
+}
+
+/// All four sources, each of which may hold one credential.
+#[derive(Default)]
+struct Host {
+    adapter: BTreeMap<String, String>,
+    caller: BTreeMap<String, String>,
+    stored: Credentials,
+    process: BTreeMap<OsString, OsString>,
+}
+
+impl Host {
+    /// A host on which the given sources hold a credential that is named after its source.
+    fn with(sources: &[CredentialSource]) -> Self {
+        let mut host = Self::default();
+        for source in sources {
+            let value = source.to_string();
+            match source {
+                CredentialSource::AdapterOverride => {
+                    host.adapter.insert(KEY.to_owned(), value);
+                }
+                CredentialSource::CallerEnvironment => {
+                    host.caller.insert(KEY.to_owned(), value);
+                }
+                CredentialSource::DaemonStore => {
+                    host.stored
+                        .put(Provider::Anthropic, "me", stored(&value, None));
+                }
+                CredentialSource::ProcessEnvironment => {
+                    host.process.insert(KEY.into(), value.into());
+                }
+            }
+        }
+        host
+    }
+
+    fn resolve(&self) -> Result<Resolved, CredentialError> {
+        let sources = Sources {
+            adapter: &self.adapter,
+            caller: &self.caller,
+            stored: &self.stored,
+            process: &self.process,
+            now: at("2026-11-30T12:00:00Z"),
+        };
+        resolve(Provider::Anthropic, &sources)
+    }
+}
+
+#[test]
+fn the_order_of_sources_is_fixed_whichever_of_them_have_one() {
+    let all: Vec<_> = CredentialSource::iter().collect();
+    assert_eq!(all.len(), 4);
+    for set in 1..16_usize {
+        let present: Vec<_> = all
+            .iter()
+            .enumerate()
+            .filter(|(bit, _)| set >> bit & 1 == 1)
+            .map(|(_, s)| *s)
+            .collect();
+        let resolved = Host::with(&present).resolve().unwrap();
+        assert_eq!(resolved.source(), present[0]);
+        assert_eq!(resolved.secret.expose(), present[0].to_string());
+        let shadowed: Vec<_> = resolved.shadowed.iter().map(|place| place.source).collect();
+        assert_eq!(shadowed, present[1..]);
+    }
+}
+
+#[test]
+fn none_is_a_typed_error_that_says_what_to_do() {
+    let error = Host::default().resolve().unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "no credential for anthropic: run `homeostat login anthropic`, or set \
+         ANTHROPIC_AUTH_TOKEN or ANTHROPIC_API_KEY or CLAUDE_CODE_OAUTH_TOKEN"
+    );
+}
+
+#[test]
+fn empty_variables_are_not_set_and_blanks_are_cut() {
+    let mut host = Host::with(&[CredentialSource::ProcessEnvironment]);
+    host.adapter.insert(KEY.to_owned(), " \n".to_owned());
+    host.caller
+        .insert("ANTHROPIC_AUTH_TOKEN".to_owned(), "abc\n".to_owned());
+    host.caller.insert(KEY.to_owned(), "def".to_owned());
+    let resolved = host.resolve().unwrap();
+    assert_eq!(
+        (resolved.secret.expose(), resolved.scheme),
+        ("abc", Scheme::Bearer)
+    );
+    assert_eq!(
+        resolved.place.to_string(),
+        "callerEnvironment (ANTHROPIC_AUTH_TOKEN)"
+    );
+    let shadowed: Vec<_> = resolved.shadowed.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        shadowed,
+        [
+            "callerEnvironment (ANTHROPIC_API_KEY)",
+            "processEnvironment (ANTHROPIC_API_KEY)"
+        ]
+    );
+}
+
+#[test]
+fn what_no_header_may_hold_is_refused_and_not_passed_over() {
+    let mut host = Host::with(&[CredentialSource::DaemonStore]);
+    host.adapter.insert(KEY.to_owned(), "a\nb".to_owned());
+    let error = host.resolve().unwrap_err();
+    assert!(
+        matches!(error, CredentialError::Malformed { .. }),
+        "{error}"
+    );
+    assert!(!error.to_string().contains("a\nb"), "{error}");
+    let mut host = Host::default();
+    host.process
+        .insert(KEY.into(), OsString::from_vec(vec![b'a', 0xFF]));
+    let error = host.resolve().unwrap_err();
+    assert!(
+        matches!(error, CredentialError::Malformed { .. }),
+        "{error}"
+    );
+}
+
+#[test]
+fn an_expired_token_is_an_error_and_nothing_weaker_is_taken() {
+    let mut host = Host::with(&[CredentialSource::ProcessEnvironment]);
+    for (expires, is_valid) in [
+        ("2026-11-30T12:00:01Z", true),
+        ("2026-11-30T12:00:00Z", false),
+        ("2025-01-01T00:00:00Z", false),
+    ] {
+        host.stored
+            .put(Provider::Anthropic, "me", stored("t", Some(expires)));
+        let resolved = host.resolve();
+        assert_eq!(resolved.is_ok(), is_valid, "{expires}");
+        if let Err(error) = resolved {
+            let (account, expired_at) = ("me".to_owned(), at(expires));
+            let provider = Provider::Anthropic;
+            assert_eq!(
+                error,
+                CredentialError::Expired {
+                    provider,
+                    account,
+                    expired_at
+                }
+            );
+        }
+    }
+    // A stronger source doesn't care.
+    host.adapter.insert(KEY.to_owned(), "k".to_owned());
+    assert_eq!(host.resolve().unwrap().secret.expose(), "k");
+}
+
+#[test]
+fn nothing_prints_a_secret() {
+    let mut host = Host::with(&[CredentialSource::DaemonStore]);
+    host.stored
+        .put(Provider::Anthropic, "me", stored("hidden-value", None));
+    let shown = format!("{:?} {:?}", host.stored, host.resolve().unwrap());
+    assert!(!shown.contains("hidden-value"), "{shown}");
+}
+
+fn store() -> (tempfile::TempDir, CredentialStore) {
+    #[expect(clippy::disallowed_methods, reason = "a test's own directory")]
+    let folder = tempfile::tempdir().unwrap();
+    let store = CredentialStore::new(folder.path());
+    (folder, store)
+}
+
+#[test]
+fn the_store_keeps_what_it_is_given_for_its_user_alone() {
+    let (folder, store) = store();
+    assert_eq!(store.load().unwrap().iter().count(), 0);
+    let mut credentials = Credentials::default();
+    credentials.put(
+        Provider::Google,
+        "b",
+        stored("one", Some("2027-01-01T00:00:00Z")),
+    );
+    credentials.put(Provider::Anthropic, "me", stored("two", None));
+    for _ in 0..2 {
+        store.save(&credentials).unwrap();
+        let mode = fs::metadata(folder.path().join(FILE_NAME)).unwrap().mode();
+        assert_eq!(mode & 0o7777, 0o600);
+    }
+    let read = store.load().unwrap();
+    let shown: Vec<_> = read
+        .iter()
+        .map(|(provider, account, s)| (provider, account, s.secret.expose(), s.expires_at))
+        .collect();
+    let end = Some(at("2027-01-01T00:00:00Z"));
+    assert_eq!(
+        shown,
+        [
+            (Provider::Anthropic, "me", "two", None),
+            (Provider::Google, "b", "one", end)
+        ]
+    );
+    let mut read = read.clone();
+    assert!(read.remove(Provider::Google) && !read.remove(Provider::Google));
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn a_store_that_others_can_read_is_refused() {
+    let (folder, store) = store();
+    store.save(&Credentials::default()).unwrap();
+    let path = folder.path().join(FILE_NAME);
+    for mode in [0o640, 0o604, 0o620] {
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        let error = store.load().unwrap_err();
+        assert!(matches!(error, StoreError::Exposed { .. }), "{error}");
+    }
+    fs::remove_file(&path).unwrap();
+    symlink("elsewhere", &path).unwrap();
+    assert!(matches!(store.load(), Err(StoreError::Read { .. })));
+}
+
+#[test]
+fn a_file_that_is_not_ours_is_refused_without_being_quoted() {
+    let (folder, store) = store();
+    let path = folder.path().join(FILE_NAME);
+    for text in [
+        "",
+        "hidden-value",
+        r#"{"version":1,"credentials":[{"provider":"hidden-value"}]}"#,
+        r#"{"version":2,"credentials":[]}"#,
+        r#"{"version":1,"credentials":[],"more":"hidden-value"}"#,
+    ] {
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        let error = store.load().unwrap_err();
+        assert!(
+            matches!(error, StoreError::Malformed { .. }),
+            "{text}: {error}"
+        );
+        assert!(
+            !format!("{error:?} {error}").contains("hidden-value"),
+            "{error:?}"
+        );
+    }
+}
