@@ -117,6 +117,8 @@ const SHAPES: &[Shape] = &[
 
 /// A part of a token longer than this is none.
 const PART_MAX: usize = 4096;
+/// A token with digits has one in its first so many bytes.
+const NEAR: usize = 64;
 /// A private key without an end is taken to be this long.
 const PEM_MAX: usize = 16 * 1024;
 /// User names and passwords of URLs are no longer.
@@ -227,14 +229,13 @@ impl Rest<'_> {
         })
     }
 
-    /// The same with a digit in it, which words joined by dashes lack.
+    /// The same with a digit near its start, which words joined by dashes lack.
     fn with_digit(&self, min: usize, set: fn(u8) -> bool) -> Result<Hit, Open> {
-        let hit = self.whole(min, set)?;
-        let has_digit = |length: &usize| self.bytes[..*length].iter().any(u8::is_ascii_digit);
-        Ok(match hit {
-            Hit::Whole(length) if has_digit(&length) => Hit::Whole(length),
-            Hit::Whole(_) | Hit::Part(_) | Hit::No => Hit::No,
-        })
+        let near = self.run(0, NEAR, set)?;
+        if !self.bytes[..near].iter().any(u8::is_ascii_digit) {
+            return Ok(Hit::No);
+        }
+        self.whole(min, set)
     }
 
     /// A run of exactly `length`, and then no other letter or digit.
