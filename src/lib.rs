@@ -31,7 +31,8 @@
 //! Ring 2, edges, each hiding one outside thing: [`config`] (this host's settings), [`telemetry`],
 //! [`git`], [`process`] and [`shim`] (how a run starts, and how its end is made sure), [`sandbox`],
 //! [`source`] (where manifests come from), [`store`] (SQLite), [`credential`] (whose key a run's
-//! model calls use), [`worktree`], [`host`], [`adapter`].
+//! model calls use), [`worktree`], [`host`], [`gateway`] (what a run reaches of the outside world),
+//! [`adapter`].
 //!
 //! Ring 3, drivers: [`dispatch`] (one run, from claim to close), [`execute`] (one action at a
 //! time), [`reconcile`] (the loop).
@@ -72,6 +73,7 @@ pub mod daemon;
 pub mod diagnostic;
 pub mod dispatch;
 pub mod execute;
+pub mod gateway;
 pub mod git;
 pub mod host;
 pub mod manifest;

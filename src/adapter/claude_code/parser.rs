@@ -30,14 +30,24 @@ pub(super) struct Parser {
     awaits_input: bool,
     /// Whether something was written to the agent after its launch.
     has_input: bool,
-    /// How the last turn ended, while its event is kept back because another may follow.
-    held: Option<Verdict>,
-    has_done: bool,
+    end: End,
     /// Whether the event before was text, so that more text begins a paragraph.
     is_in_text: bool,
     /// The word for the failure that the last `assistant` line stands for.
     failure: Option<String>,
     last_words: Option<String>,
+}
+
+/// How far the run's end has come.
+#[derive(Debug, Default)]
+enum End {
+    /// No turn has ended.
+    #[default]
+    None,
+    /// A turn ended so; as another may follow, that is not said yet.
+    Held(Verdict),
+    /// It is said.
+    Said,
 }
 
 /// How a turn ended.
@@ -95,11 +105,13 @@ impl EventParser for Parser {
                 message: format!("ended: {end}"),
             }];
         }
-        if self.has_done {
-            return Vec::new();
-        }
-        if let Some(verdict) = self.held.take() {
-            return self.close(verdict);
+        match std::mem::take(&mut self.end) {
+            End::None => {}
+            End::Held(verdict) => return self.close(verdict),
+            End::Said => {
+                self.end = End::Said;
+                return Vec::new();
+            }
         }
         let Some((code, what)) = note::exit_failure(exit) else {
             // It ended without a result, or nobody saw it end: that is no end.
@@ -198,12 +210,10 @@ impl Parser {
         }
         let verdict = self.verdict(value);
         self.awaits_input = true;
-        if self.has_done {
-            events.push(debug("after done", text));
-        } else if self.has_input {
-            self.held = Some(verdict);
-        } else {
-            events.extend(self.close(verdict));
+        match self.end {
+            End::Said => events.push(debug("after done", text)),
+            End::None | End::Held(_) if self.has_input => self.end = End::Held(verdict),
+            End::None | End::Held(_) => events.extend(self.close(verdict)),
         }
         events
     }
@@ -238,7 +248,7 @@ impl Parser {
 
     /// The run's end, as far as the agent is concerned.
     fn close(&mut self, verdict: Verdict) -> Vec<AgentEvent> {
-        self.has_done = true;
+        self.end = End::Said;
         let first = match verdict {
             Verdict::Clean => None,
             Verdict::Interrupted => Some(AgentEvent::Debug {

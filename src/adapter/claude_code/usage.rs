@@ -80,7 +80,7 @@ fn micros(now: Option<f64>, before: Option<f64>) -> Option<u32> {
         )]
         (0.0..=f64::from(u32::MAX))
             .contains(&micros)
-            .then(|| micros as u32)
+            .then_some(micros as u32)
     };
     whole(now?)?.checked_sub(whole(before.unwrap_or(0.0))?)
 }

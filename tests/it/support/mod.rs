@@ -1,0 +1,3 @@
+//! Servers that tests talk to.
+
+pub(super) mod model_server;
