@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::{HeaderMap, Method, Request, StatusCode};
+use homeostat::credential::{Scheme, Secret};
 use homeostat::gateway::{
-    ANTHROPIC_PATHS, Client, GatewayError, GatewaySpec, MeteredUsage, ModelGateway, Notice,
-    RunToken, Timeouts, TroubleKind, UpstreamKey, UpstreamTrouble,
+    ANTHROPIC_PATHS, Client, GatewayError, GatewaySpec, KeyError, MeteredUsage, ModelGateway,
+    Notice, RunToken, Timeouts, TroubleKind, UpstreamKey, UpstreamTrouble,
 };
 use homeostat::model::event::UsageReport;
 use homeostat::task::Tracker;
@@ -23,6 +24,10 @@ use super::support::model_server::{CACHED_READ, CACHED_WRITE, INPUT, ModelServer
 const TOKEN: &str = "0123456789abcdefghijkl";
 /// Longer than anything here takes on a busy machine.
 const LONG: Duration = Duration::from_secs(30);
+
+fn key(text: &str, scheme: Scheme) -> Result<UpstreamKey, KeyError> {
+    UpstreamKey::new(&Secret::new(text.to_owned()), scheme)
+}
 
 struct Rig {
     tracker: Tracker,
@@ -56,7 +61,7 @@ impl Rig {
         let spec = GatewaySpec {
             token: RunToken::new(token).unwrap(),
             upstream: upstream.to_owned(),
-            key: UpstreamKey::api_key("real-key").unwrap(),
+            key: key("real-key", Scheme::ApiKey).unwrap(),
             timeouts,
             paths: ANTHROPIC_PATHS,
         };
@@ -548,7 +553,7 @@ async fn a_provider_has_an_address() {
         let spec = GatewaySpec {
             token: RunToken::new(TOKEN).unwrap(),
             upstream: upstream.to_owned(),
-            key: UpstreamKey::bearer("real").unwrap(),
+            key: key("real", Scheme::Bearer).unwrap(),
             timeouts: Timeouts::default(),
             paths: ANTHROPIC_PATHS,
         };
@@ -561,8 +566,8 @@ async fn a_provider_has_an_address() {
             "{upstream}"
         );
     }
-    for key in ["", "two\nlines"] {
-        assert!(UpstreamKey::api_key(key).is_err());
-        assert!(UpstreamKey::bearer(key).is_err());
+    for text in ["", "two\nlines"] {
+        assert!(key(text, Scheme::ApiKey).is_err());
+        assert!(key(text, Scheme::Bearer).is_err());
     }
 }

@@ -34,6 +34,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::listener::{Bounded, ListenError, RunToken};
+use crate::credential::{Scheme, Secret};
 use crate::model::event::UsageReport;
 use crate::task::Tracker;
 
@@ -144,27 +145,26 @@ pub struct UpstreamKey {
 }
 
 impl UpstreamKey {
-    /// A key in the header `x-api-key`.
+    /// The header that shows `secret` as `scheme` says.
     ///
     /// # Errors
     /// When it can't be in a header.
-    pub fn api_key(key: &str) -> Result<Self, KeyError> {
-        Self::new(HeaderName::from_static("x-api-key"), key, key)
-    }
-
-    /// A token in the header `authorization`.
-    ///
-    /// # Errors
-    /// When it can't be in a header.
-    pub fn bearer(token: &str) -> Result<Self, KeyError> {
-        Self::new(header::AUTHORIZATION, token, &format!("Bearer {token}"))
-    }
-
-    fn new(name: HeaderName, key: &str, value: &str) -> Result<Self, KeyError> {
-        if key.is_empty() {
+    pub fn new(secret: &Secret, scheme: Scheme) -> Result<Self, KeyError> {
+        let secret = secret.expose();
+        if secret.is_empty() {
             return Err(KeyError);
         }
-        let mut value = HeaderValue::from_str(value).map_err(|_ignored| KeyError)?;
+        let (name, value) = match scheme {
+            Scheme::ApiKey => (
+                HeaderName::from_static("x-api-key"),
+                HeaderValue::from_str(secret),
+            ),
+            Scheme::Bearer => (
+                header::AUTHORIZATION,
+                HeaderValue::from_str(&format!("Bearer {secret}")),
+            ),
+        };
+        let mut value = value.map_err(|_ignored| KeyError)?;
         value.set_sensitive(true);
         Ok(Self { name, value })
     }
