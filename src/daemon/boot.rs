@@ -137,6 +137,8 @@ impl Daemon {
         make_data_dir(data_dir)?;
         let lock = DataDirLock::take(data_dir)?;
         let store = Store::open(&data_dir.join("homeostat.db"))?;
+        #[cfg(feature = "test-support")]
+        super::fault::arm(&store);
         let host = probe_host(config).await?;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let handle = Handle::new(Arc::clone(&clock), config.debounce);
