@@ -172,7 +172,8 @@ impl World {
         is_so: impl Fn(&Records, &Fleet) -> bool,
     ) {
         let deadline = Deadline::after(LONG);
-        while !self.is(&is_so) {
+        // The records of an earlier life say nothing about this one.
+        while !daemon.has_begun() || !self.is(&is_so) {
             assert!(
                 !deadline.passed(),
                 "no {what}; {}\n{}",
@@ -289,6 +290,11 @@ impl Daemon {
         let said = self.said();
         assert!(is_fine, "not stopped but {ended:?}:\n{said}");
         said
+    }
+
+    /// Whether it has said that it serves; from then on it also listens to signals.
+    fn has_begun(&self) -> bool {
+        self.said().starts_with("homeostat ")
     }
 
     /// What it has logged.
