@@ -1,5 +1,6 @@
 //! The long form, for `cargo xtask crash --all`: every point, 40 failed writes, 50 kills, each over
-//! a backlog of 20 wakes. A line that begins with `crash ` is part of the result.
+//! a backlog of 20 wakes. Progress goes to standard error, the result to standard output, in lines
+//! that begin with `crash `.
 
 use homeostat::model::crash::CrashPoint;
 use strum::IntoEnumIterator;
@@ -33,7 +34,7 @@ fn every_point() {
             | CrashPoint::RunSettled => 1 + random.below(20),
             CrashPoint::TreeSalvaged | CrashPoint::TreeTrashed => {
                 points::salvages(Fleet::of(BACKLOG), point);
-                println!("crash point {point}: salvaged once");
+                eprintln!("point {point}: salvaged once");
                 count += 1;
                 continue;
             }
@@ -44,7 +45,7 @@ fn every_point() {
             &[]
         };
         let tally = points::survives(Fleet::of(BACKLOG), before, point, nth);
-        println!("crash point {point}:{nth}: {tally}");
+        eprintln!("point {point}:{nth}: {tally}");
         count += 1;
     }
     println!("crash points: {count} survived");
@@ -59,7 +60,7 @@ fn forty_failed_writes() {
         let (tally, has_failed) = writes::one(BACKLOG, nth);
         failed += u64::from(has_failed);
         let came = if has_failed { "failed" } else { "not reached" };
-        println!("crash write {nth} of about {all}: {came}, {tally}");
+        eprintln!("write {nth} of about {all}: {came}, {tally}");
     }
     println!("crash writes: {failed} of {WRITES} failed and were survived");
 }
