@@ -135,8 +135,11 @@ impl Daemon {
     ) -> Result<Self, BootError> {
         let data_dir = &config.client.data_dir;
         make_data_dir(data_dir)?;
-        let lock = DataDirLock::take(data_dir)?;
+        let to_lock = data_dir.clone();
+        let lock = blocking("lock data directory", move || DataDirLock::take(&to_lock)).await??;
         let store = Store::open(&data_dir.join("homeostat.db"))?;
+        #[cfg(feature = "test-support")]
+        super::fault::arm(&store);
         let host = probe_host(config).await?;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let handle = Handle::new(Arc::clone(&clock), config.debounce);

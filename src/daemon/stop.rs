@@ -103,6 +103,8 @@ impl Daemon {
         if !stuck.is_empty() {
             tracing::warn!(?stuck, "did not stop in time");
         }
+        #[cfg(feature = "test-support")]
+        super::fault::report(&self.store);
         Ended { stuck }
     }
 

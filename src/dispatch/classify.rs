@@ -116,12 +116,20 @@ fn finished(facts: &Facts<'_>) -> Outcome {
     if let Some(error) = facts.last_error {
         let code = error.code.as_deref();
         let upstream = code.and_then(upstream);
+        // A program that a signal killed crashed, or was killed for its memory.
+        let has_crashed = code == Some("signal");
         return Outcome {
+            liveness: if has_crashed {
+                Liveness::Dead
+            } else {
+                Liveness::Failed
+            },
             error_code: error.code.clone(),
             is_retryable: upstream == Some(Upstream::Passing),
             ..failed(
                 Some(match upstream {
                     Some(_) => ErrorFamily::TransientUpstream,
+                    None if has_crashed => ErrorFamily::ProcessLost,
                     None => ErrorFamily::Unknown,
                 }),
                 &error.message,
@@ -133,29 +141,30 @@ fn finished(facts: &Facts<'_>) -> Outcome {
     if facts.has_done {
         return clean(facts);
     }
-    let unknown = |code: &str, summary: &str| Outcome {
-        error_code: Some(code.to_owned()),
-        ..failed(Some(ErrorFamily::Unknown), summary, end)
+    let dead = |code: Option<&str>, summary: &str| Outcome {
+        liveness: Liveness::Dead,
+        error_code: code.map(ToOwned::to_owned),
+        ..failed(Some(ErrorFamily::ProcessLost), summary, end)
     };
     match facts.exit {
         Exit {
             signal: Some(signal),
             ..
-        } => unknown(
-            "signal",
+        } => dead(
+            Some("signal"),
             &format!("the agent was killed by signal {signal}"),
         ),
         Exit {
             code: Some(code), ..
-        } if code != 0 => unknown("exit", &format!("the agent exited with code {code}")),
-        Exit { .. } => Outcome {
-            liveness: Liveness::Dead,
+        } if code != 0 => Outcome {
+            error_code: Some("exit".to_owned()),
             ..failed(
-                Some(ErrorFamily::ProcessLost),
-                "the agent went away without an end",
+                Some(ErrorFamily::Unknown),
+                &format!("the agent exited with code {code}"),
                 end,
             )
         },
+        Exit { .. } => dead(None, "the agent went away without an end"),
     }
 }
 

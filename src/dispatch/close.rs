@@ -18,6 +18,7 @@ use crate::model::worktree::UserIds;
 use crate::store::{RunClose, TreeResult};
 use crate::task::blocking;
 use crate::worktree::inspect::inspect;
+use crate::worktree::unlock::unlock;
 
 /// How a run's process came to its end.
 #[derive(Clone, Copy, Debug)]
@@ -69,6 +70,22 @@ pub(super) async fn inspect_trees(
     Ok(blocking("inspect worktrees", look).await?)
 }
 
+/// Takes away what a git that was killed with the run has left locked, so that the next run can
+/// commit. To be called when nothing of the run is alive.
+async fn unlock_trees(shared: &Shared, trees: &[RunTree]) -> Result<(), DispatchError> {
+    let (user, trees) = (shared.settings.user(), trees.to_vec());
+    let free = move || {
+        for tree in &trees {
+            match unlock(Path::new(&tree.path), user) {
+                Ok(0) => {}
+                Ok(count) => tracing::info!(tree = tree.path, count, "removed locks of git"),
+                Err(error) => tracing::warn!(tree = tree.path, %error, "locks of git not removed"),
+            }
+        }
+    };
+    Ok(blocking("unlock worktrees", free).await?)
+}
+
 /// Whether a tree is known to differ from how the run found it.
 fn has_changed(before: &[TreeResult], after: &[TreeResult]) -> bool {
     after.iter().any(|after| {
@@ -92,7 +109,8 @@ pub(super) struct Closing<'a> {
     pub silence: std::time::Duration,
 }
 
-/// Looks at the trees, classifies, and closes the row with all that belongs to it.
+/// Looks at the trees, classifies, and closes the row with all that belongs to it. Nothing of the
+/// run may be alive.
 pub(super) async fn close(shared: &Shared, closing: Closing<'_>) -> Result<(), DispatchError> {
     let Closing {
         run,
@@ -102,6 +120,7 @@ pub(super) async fn close(shared: &Shared, closing: Closing<'_>) -> Result<(), D
         before,
         silence,
     } = closing;
+    unlock_trees(shared, trees).await?;
     let after = inspect_trees(shared, trees).await?;
     fold.close();
     let reply = fold.reply_text();

@@ -65,6 +65,11 @@ impl Recorder {
         Ok(())
     }
 
+    /// Whether the agent said that it is done.
+    pub(super) const fn has_done(&self) -> bool {
+        self.fold.has_done()
+    }
+
     /// Whether something is kept back.
     pub(super) fn has_unstored(&self) -> bool {
         !self.unstored.is_empty()

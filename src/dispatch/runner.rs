@@ -40,6 +40,10 @@ const STORE_EVERY: Duration = Duration::from_millis(100);
 const HISTORY_MESSAGES_MAX: u32 = 500;
 /// How long a shim that has said its last may take to exit.
 const REAP: Duration = Duration::from_secs(1);
+/// Pause after a stop that could not be confirmed; it doubles …
+const CONFIRM_AGAIN: Duration = Duration::from_secs(1);
+/// … up to this.
+const CONFIRM_AGAIN_MAX: Duration = Duration::from_secs(30);
 /// How long the output of a process that is gone may take to run dry.
 const DRAIN: Duration = Duration::from_secs(5);
 
@@ -239,7 +243,7 @@ impl RunTask {
                 message: format!("launch: {}", settings.sandbox),
             })
             .await?;
-        if self.stopped.borrow().is_some() {
+        if self.must_not_start().await? {
             let message = "it was stopped before it started".to_owned();
             return Ok(Err(Refusal {
                 code: "stopped",
@@ -266,6 +270,24 @@ impl RunTask {
                 Err(error) => Err(Refusal::shim(&error)),
             },
         )
+    }
+
+    /// Whether somebody stopped the run, or everything, since it was admitted. The last look before
+    /// its agent starts, at what also a command line without a daemon can write.
+    async fn must_not_start(&self) -> Result<bool, DriveError> {
+        let is_asked = self.stopped.borrow().is_some();
+        Ok(is_asked || self.stop_on_record().await?.is_some())
+    }
+
+    /// The stop that is on record for the run, or for everything.
+    async fn stop_on_record(&self) -> Result<Option<EndReason>, DriveError> {
+        if let Some(asked) = self.shared.store.stop_requested(self.order.run).await? {
+            return Ok(Some(asked.reason));
+        }
+        let data_dir = self.shared.settings.data_dir.clone();
+        let stop = blocking("read estop", move || estop::read(&data_dir)).await?;
+        let stop = stop.map_err(DispatchError::Estop)?;
+        Ok(stop.map(|_set| EndReason::Estop))
     }
 
     /// Resolves prompt, environment and program, before any process starts.
@@ -372,6 +394,7 @@ impl RunTask {
             control: Control::new(control, decoder)?,
             parser,
             exit: None,
+            drained_at: None,
         };
         let silence = self.order.silence;
         let mut silent_at = Instant::now() + silence;
@@ -407,7 +430,8 @@ impl RunTask {
         let exit = stream.exit.unwrap_or_default();
         let end_reason = match end_reason {
             Some(reason) => reason,
-            None => self.unasked_end(exit).await?,
+            None if recorder.has_done() => EndReason::AgentFinished,
+            None => self.unasked_end().await?,
         };
         for event in stream.parser.finish(end_reason, exit) {
             recorder.record(event).await?;
@@ -434,16 +458,11 @@ impl RunTask {
 
     /// Who ended the agent, when it was not this task. The emergency stop needs no daemon to end one,
     /// and it is set before it does.
-    async fn unasked_end(&self, exit: Exit) -> Result<EndReason, DriveError> {
-        if exit.code.is_some() {
-            return Ok(EndReason::AgentFinished);
-        }
-        let data_dir = self.shared.settings.data_dir.clone();
-        let stop = blocking("read estop", move || estop::read(&data_dir)).await?;
-        Ok(match stop.map_err(DispatchError::Estop)? {
-            Some(_) => EndReason::Estop,
-            None => EndReason::AgentFinished,
-        })
+    async fn unasked_end(&self) -> Result<EndReason, DriveError> {
+        Ok(self
+            .stop_on_record()
+            .await?
+            .unwrap_or(EndReason::AgentFinished))
     }
 
     /// Ends the agent, politely first, while its output is read on. That we ended it is on record
@@ -456,8 +475,11 @@ impl RunTask {
             if let Err(error) = asked {
                 tracing::warn!(%run, error = &error as &dyn std::error::Error, "stop not on record");
             }
-            if let Err(error) = confirm_gone(&shared, run, shared.settings.grace).await {
+            let (mut grace, mut pause) = (shared.settings.grace, CONFIRM_AGAIN);
+            while let Err(error) = confirm_gone(&shared, run, grace).await {
                 tracing::warn!(%run, error = &error as &dyn std::error::Error, "stop not confirmed");
+                tokio::time::sleep(pause).await;
+                (grace, pause) = (Duration::ZERO, (pause * 2).min(CONFIRM_AGAIN_MAX));
             }
         };
         drop(self.shared.tracker.spawn(format!("stop {run}"), end));
@@ -505,6 +527,8 @@ struct Stream {
     control: Control,
     parser: Box<dyn EventParser>,
     exit: Option<Exit>,
+    /// When the output of a process that is gone is read no longer.
+    drained_at: Option<Instant>,
 }
 
 impl Stream {
@@ -532,9 +556,10 @@ impl Stream {
             },
             exit = self.control.exit(), if self.exit.is_none() => {
                 self.exit = Some(exit);
+                self.drained_at = Some(Instant::now() + DRAIN);
                 Vec::new()
             }
-            () = tokio::time::sleep(DRAIN), if self.exit.is_some() => {
+            () = at(self.drained_at) => {
                 // Something outside the run holds the pipe open; what it says is not the run's.
                 (self.stdout, self.stderr) = (None, None);
                 Vec::new()
@@ -545,6 +570,14 @@ impl Stream {
 
 const fn is_usage(event: &AgentEvent) -> bool {
     matches!(event, AgentEvent::Usage { .. })
+}
+
+/// Waits until then; for ever where there is no then.
+async fn at(instant: Option<Instant>) {
+    match instant {
+        Some(instant) => sleep_until(instant).await,
+        None => std::future::pending().await,
+    }
 }
 
 /// The next line; none at the end, or when it can't be read; never, when there is no stream.

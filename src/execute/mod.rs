@@ -104,6 +104,11 @@ impl Executor {
         &self.shared.runs
     }
 
+    /// The keys of the background actions that have not ended.
+    pub fn in_flight(&self) -> BTreeSet<String> {
+        self.shared.in_flight().clone()
+    }
+
     /// Performs or begins the action; whether rows have changed by the time this returns.
     /// `failures` is how often in a row it has failed before.
     ///

@@ -11,6 +11,7 @@ mod observe;
 mod queue;
 mod revision;
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -273,6 +274,7 @@ impl Reconciler {
         };
         let catalog = Arc::clone(catalog);
         let now = self.clock.now();
+        let in_flight = self.executor.in_flight();
         let observed = self.observe(&catalog, now).await?;
         let input = PlanInput {
             catalog: &catalog,
@@ -281,7 +283,7 @@ impl Reconciler {
         };
         let plan = plan(&input);
         self.write_status(&input, &plan).await?;
-        self.execute(&observed, plan, now).await
+        self.execute(&observed, &in_flight, plan, now).await
     }
 
     /// Writes what waits and what is so, where it differs from what is stored.
@@ -300,16 +302,22 @@ impl Reconciler {
         Ok(())
     }
 
-    /// Hands over the actions, and comes back when one of them, or time, may change the plan.
+    /// Hands over the actions, and comes back when one of them, or time, may change the plan. What
+    /// was `in_flight` before the look is left to the next pass, which its end asks for: how it ended
+    /// may be missing from what was observed, and with it that it has failed.
     async fn execute(
         &self,
         observed: &Observed,
+        in_flight: &BTreeSet<String>,
         plan: Plan,
         now: Timestamp,
     ) -> Result<(), ReconcileError> {
         let mut wake_at = plan.wake_at;
         let mut is_changed = false;
         for action in plan.actions {
+            if in_flight.contains(&action.key()) {
+                continue;
+            }
             if let Some(until) = waits_until(observed, &action, now) {
                 wake_at = Some(wake_at.map_or(until, |at| at.min(until)));
                 continue;

@@ -18,10 +18,10 @@ impl Faults {
         self.remaining.store(n, Ordering::SeqCst);
     }
 
-    /// Whether a failure is still to come.
+    /// Writes until the failure that is still to come; 0: none is.
     #[cfg(feature = "test-support")]
-    pub(super) fn is_armed(&self) -> bool {
-        self.remaining.load(Ordering::SeqCst) > 0
+    pub(super) fn remaining(&self) -> u64 {
+        self.remaining.load(Ordering::SeqCst)
     }
 
     /// Fails if this write is the one.

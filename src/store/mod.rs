@@ -145,10 +145,10 @@ impl Store {
         self.connections.faults().fail_nth(n);
     }
 
-    /// Whether the failure that [`Self::fail_nth_write`] asked for is still to come.
+    /// Writes until the failure that [`Self::fail_nth_write`] asked for; 0 when it has come.
     #[cfg(feature = "test-support")]
-    pub fn is_failure_pending(&self) -> bool {
-        self.connections.faults().is_armed()
+    pub fn writes_until_failure(&self) -> u64 {
+        self.connections.faults().remaining()
     }
 }
 

@@ -24,6 +24,7 @@ pub mod seed;
 pub mod source;
 pub mod space;
 pub mod trash;
+pub mod unlock;
 pub mod volume;
 
 mod engine;

@@ -5,6 +5,8 @@
 
 mod api;
 mod cli;
+#[cfg(feature = "test-support")]
+mod crash;
 mod e2e;
 mod env;
 mod fleet;

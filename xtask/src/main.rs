@@ -7,6 +7,7 @@
 
 mod bless;
 mod ci;
+mod crash;
 mod schemas;
 mod tidy;
 mod tool;
@@ -42,6 +43,12 @@ const COMMANDS: &[Command] = &[
         run: schemas::run,
     },
     Command {
+        name: "crash",
+        usage: "[--all] [--seed N]",
+        help: "make the daemon die everywhere; a sample of it, or all for some minutes",
+        run: crash::run,
+    },
+    Command {
         name: "bless",
         usage: "[FILTER]",
         help: "run the tests and take what they print as the new goldens; review the diff",
@@ -58,7 +65,7 @@ fn main() -> ExitCode {
         eprintln!("usage: cargo xtask COMMAND\n");
         for command in COMMANDS {
             let form = format!("{} {}", command.name, command.usage);
-            eprintln!("  {form:<20}{}", command.help);
+            eprintln!("  {form:<26}{}", command.help);
         }
         return ExitCode::from(2);
     };

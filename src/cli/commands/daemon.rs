@@ -6,6 +6,8 @@ use crate::cli::error::{CliError, CliResult, Exit, Kind, OrFail};
 use crate::cli::host::{Host, unusable};
 use crate::cli::ui::Ui;
 use crate::config::{Resolved, Setting};
+#[cfg(feature = "test-support")]
+use crate::daemon::fault;
 use crate::daemon::{BootError, Daemon, StopSignals};
 use crate::telemetry;
 
@@ -72,10 +74,6 @@ pub(crate) fn run(args: &Args, host: &Host, ui: &mut Ui) -> CliResult {
             StopSignals::listen().or_fail(Kind::Internal, "failed to listen to signals")?;
         let daemon = start(&config, host).await?;
         ui.say(daemon.banner());
-        #[cfg(feature = "test-support")]
-        if let Some(n) = args.faults.fail_write {
-            daemon.store().fail_nth_write(n);
-        }
         if let Some(why) = daemon.unusable_source().await {
             let _stopped = daemon.stop().await;
             return Err(CliError::new(Kind::Configuration, why)
@@ -129,6 +127,9 @@ fn refuse(error: &BootError) -> CliError {
 #[cfg(feature = "test-support")]
 impl Faults {
     fn arm(&self) -> CliResult<()> {
+        if let Some(nth) = self.fail_write {
+            fault::fail_write(nth);
+        }
         let Some(text) = &self.crash_at else {
             return Ok(());
         };
@@ -136,7 +137,7 @@ impl Faults {
         let (point, nth) = text.split_once(':').ok_or_else(wrong)?;
         let point = point.parse().map_err(|_unknown| wrong())?;
         let nth = nth.parse().map_err(|_no_number| wrong())?;
-        crate::daemon::fault::die_at(point, nth);
+        fault::die_at(point, nth);
         Ok(())
     }
 }

@@ -261,7 +261,7 @@ async fn whichever_write_fails_the_story_ends_the_same() {
             is_stuttering: false,
         };
         story(teller).await;
-        if world.store.is_failure_pending() {
+        if world.store.writes_until_failure() > 0 {
             break;
         }
         writes += 1;
