@@ -12,6 +12,7 @@ use crate::model::spec::OutputFormat;
 
 fn spec(output: OutputFormat) -> AdapterSpec {
     AdapterSpec {
+        prices: Vec::new(),
         r#type: AdapterType::Command,
         command: Some("/bin/sh".to_owned()),
         args: vec!["-c".to_owned(), "exit".to_owned()],

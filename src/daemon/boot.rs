@@ -1,5 +1,7 @@
 //! Building the daemon.
 
+use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs::{DirBuilder, Permissions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
@@ -14,9 +16,11 @@ use crate::clock::{Clock, IdSource, RandomIds, SystemClock};
 use crate::config::{Resolved, SourceSetting};
 use crate::dispatch::{OnChange, RunSettings, Runs};
 use crate::execute::{self, Executor};
+use crate::gateway::{self, GatewayError};
 use crate::manifest;
 use crate::model::observed::WorktreeBackend;
 use crate::model::worktree::UserIds;
+use crate::price::PriceTable;
 use crate::reconcile::{
     self, Handle, Outcome, ReconcileError, Reconciler, SourceAnswer, SourceStatus,
 };
@@ -91,6 +95,9 @@ pub enum BootError {
     /// What a dead daemon left half made could not be cleared.
     #[error("clear what was left half made")]
     Leftovers(#[from] trash::TrashError),
+    /// Models could not be reached at all.
+    #[error("prepare for model providers")]
+    Models(#[from] GatewayError),
     /// A blocking step panicked.
     #[error("finish a step")]
     Task(#[from] TaskError),
@@ -109,9 +116,21 @@ impl BootError {
             | Self::Reconcile(_)
             | Self::Serve(_)
             | Self::Leftovers(_)
+            | Self::Models(_)
             | Self::Task(_) => false,
         }
     }
+}
+
+/// What the daemon's process was given.
+#[derive(Clone, Debug)]
+pub struct Surroundings {
+    /// This program: the shim is a hidden subcommand of it.
+    pub program: PathBuf,
+    /// Where agents' programs are looked up.
+    pub path: String,
+    /// The process's environment.
+    pub variables: BTreeMap<OsString, OsString>,
 }
 
 /// What was found out about this host before anything started.
@@ -123,16 +142,11 @@ struct Host {
 }
 
 impl Daemon {
-    /// Builds a daemon from its settings and starts it. `program` is this program, `path` where
-    /// agents' programs are looked up.
+    /// Builds a daemon from its settings and starts it.
     ///
     /// # Errors
     /// When it can't serve; nothing runs then.
-    pub async fn start(
-        config: &Resolved,
-        program: PathBuf,
-        path: String,
-    ) -> Result<Self, BootError> {
+    pub async fn start(config: &Resolved, surroundings: Surroundings) -> Result<Self, BootError> {
         let data_dir = &config.client.data_dir;
         make_data_dir(data_dir)?;
         let to_lock = data_dir.clone();
@@ -150,7 +164,7 @@ impl Daemon {
             tracker: Tracker::new(),
             handle,
         };
-        let runs = parts.runs(config, &host, program, path);
+        let runs = parts.runs(config, &host, surroundings).await?;
         let source = Arc::new(source_of(&config.source));
         let reconciler = parts
             .reconciler(config, &host, &source, runs.clone())
@@ -217,27 +231,41 @@ impl Parts {
         Arc::new(move |reason| handle.trigger(reason))
     }
 
-    fn runs(&self, config: &Resolved, host: &Host, program: PathBuf, path: String) -> Runs {
+    async fn runs(
+        &self,
+        config: &Resolved,
+        host: &Host,
+        surroundings: Surroundings,
+    ) -> Result<Runs, BootError> {
+        let Surroundings {
+            program,
+            path,
+            variables,
+        } = surroundings;
+        let prices = blocking("load prices", || PriceTable::embedded(&[])).await?;
         let settings = RunSettings {
             program,
             data_dir: config.client.data_dir.clone(),
             layout: host.layout.clone(),
             path,
+            variables,
             identity: host.layers.identity,
             layers: host.layers.clone(),
             sandbox: host.sandbox.clone(),
             backend: config.worktree_backend,
+            models: gateway::Client::new(&self.tracker)?,
+            prices: Arc::new(prices),
             incarnation: self.ids.mint().to_string(),
             grace: GRACE,
         };
         let (store, clock) = (self.store.clone(), Arc::clone(&self.clock));
-        Runs::new(
+        Ok(Runs::new(
             store,
             clock,
             self.tracker.clone(),
             settings,
             self.on_change(),
-        )
+        ))
     }
 
     async fn reconciler(

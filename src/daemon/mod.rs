@@ -11,5 +11,5 @@ pub mod fault;
 mod lock;
 mod stop;
 
-pub use boot::{BootError, Daemon, source_of};
+pub use boot::{BootError, Daemon, Surroundings, source_of};
 pub use stop::{Ended, StopSignals};

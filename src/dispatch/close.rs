@@ -107,6 +107,8 @@ pub(super) struct Closing<'a> {
     pub trees: &'a [RunTree],
     pub before: &'a [TreeResult],
     pub silence: std::time::Duration,
+    /// Which prices held; none where nothing was priced by us.
+    pub price_table: Option<String>,
 }
 
 /// Looks at the trees, classifies, and closes the row with all that belongs to it. Nothing of the
@@ -119,6 +121,7 @@ pub(super) async fn close(shared: &Shared, closing: Closing<'_>) -> Result<(), D
         trees,
         before,
         silence,
+        price_table,
     } = closing;
     unlock_trees(shared, trees).await?;
     let after = inspect_trees(shared, trees).await?;
@@ -149,6 +152,7 @@ pub(super) async fn close(shared: &Shared, closing: Closing<'_>) -> Result<(), D
         summary: Some(outcome.summary),
         usage: *fold.usage(),
         model: fold.model().map(ToOwned::to_owned),
+        price_table,
         reply: Some(reply),
         transcript_json,
         trees: after,

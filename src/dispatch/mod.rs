@@ -10,7 +10,9 @@
 
 pub mod classify;
 mod close;
+mod ingest;
 mod log;
+mod model;
 mod record;
 mod recover;
 mod registry;

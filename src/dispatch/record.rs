@@ -54,6 +54,14 @@ impl Recorder {
         Ok(())
     }
 
+    /// Records events in their order.
+    pub(super) async fn record_all(&mut self, events: Vec<AgentEvent>) -> Result<(), RecordError> {
+        for event in events {
+            self.record(event).await?;
+        }
+        Ok(())
+    }
+
     /// Stores what is kept back.
     pub(super) async fn store(&mut self) -> Result<(), RecordError> {
         if self.unstored.is_empty() {

@@ -48,6 +48,7 @@ impl Runs {
             trees: &beginning.trees,
             before: &beginning.before,
             silence: logged.silence,
+            price_table: None,
         };
         close::close(&shared, closing).await
     }

@@ -1,6 +1,7 @@
 //! The runs that this daemon drives.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,11 +12,13 @@ use tokio::sync::watch;
 use super::log::LogError;
 use super::runner;
 use crate::clock::Clock;
+use crate::gateway;
 use crate::model::crash::{CrashPoint, crash_point};
 use crate::model::id::RunId;
 use crate::model::observed::WorktreeBackend;
 use crate::model::run::{EndReason, RunOrder};
 use crate::model::worktree::UserIds;
+use crate::price::PriceTable;
 use crate::process::{StopError, estop};
 use crate::sandbox::{Layers, RunIdentity, SandboxState};
 use crate::store::{Admission, AdmitFacts, Store, StoreError};
@@ -33,6 +36,8 @@ pub struct RunSettings {
     pub layout: Layout,
     /// Where programs are looked up, as `PATH` spells it.
     pub path: String,
+    /// The daemon's own environment: the last place that a credential is looked for in.
+    pub variables: BTreeMap<OsString, OsString>,
     /// The user that runs are.
     pub identity: RunIdentity,
     /// What of an enclosure works here.
@@ -41,6 +46,10 @@ pub struct RunSettings {
     pub sandbox: SandboxState,
     /// How worktrees are made.
     pub backend: WorktreeBackend,
+    /// Connections to model providers.
+    pub models: gateway::Client,
+    /// The built-in prices.
+    pub prices: Arc<PriceTable>,
     /// This life of the daemon.
     pub incarnation: String,
     /// What an agent gets between TERM and KILL.

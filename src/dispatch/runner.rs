@@ -17,16 +17,20 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use super::classify::Exit;
 use super::close::{self, Closing, Ending, RunDirs};
+use super::ingest::{Ingest, Metering};
 use super::log::{Record, RunLog};
+use super::model::{self, ModelAccess};
 use super::record::{RecordError, Recorder};
 use super::registry::{DispatchError, Registered, Shared};
 use crate::adapter::lines::{Line, Lines};
-use crate::adapter::{self, EventParser, Launch, LaunchSpec, Session};
+use crate::adapter::{self, Endpoint, EventParser, Launch, LaunchSpec, Session};
+use crate::gateway::Notice;
 use crate::model::chain::chain;
 use crate::model::crash::{CrashPoint, crash_point};
 use crate::model::event::AgentEvent;
 use crate::model::run::{EndReason, RunOrder};
 use crate::model::wake::Wake;
+use crate::price::PriceTable;
 use crate::process::control::{self, Decoder, Order, Report};
 use crate::process::{StopTarget, estop, stop};
 use crate::prompt::{self, HistoryMessage, PromptInput};
@@ -122,6 +126,46 @@ impl Refusal {
     }
 }
 
+/// What a run is launched with.
+struct Prepared {
+    launch: Launch,
+    parser: Box<dyn EventParser>,
+    access: Option<ModelAccess>,
+    ingest: Ingest,
+}
+
+/// A run whose agent was released.
+struct Launched {
+    running: Running,
+    parser: Box<dyn EventParser>,
+    access: Option<ModelAccess>,
+    ingest: Ingest,
+}
+
+/// What comes next of a run.
+enum Said {
+    Agent(Vec<AgentEvent>),
+    Gateway(Notice),
+}
+
+/// The agent's next events, or what its gateway has to say. Cancel-safe: both are.
+async fn next_said(stream: &mut Stream, access: Option<&mut ModelAccess>) -> Said {
+    let notice = async {
+        match access {
+            Some(access) => match access.notices.recv().await {
+                Some(notice) => notice,
+                None => std::future::pending().await,
+            },
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        biased;
+        notice = notice => Said::Gateway(notice),
+        events = stream.next() => Said::Agent(events),
+    }
+}
+
 struct RunTask {
     shared: Arc<Shared>,
     order: RunOrder,
@@ -138,15 +182,17 @@ impl RunTask {
         let mut recorder = self.open_log().await?;
         let before = close::inspect_trees(&self.shared, &self.order.trees).await?;
         applied(store.begin_trees(self.order.run, before.clone()).await?)?;
+        let mut price_table = None;
         let ending = match self.launch(&record.wake, &mut recorder).await? {
-            Ok((running, parser)) => {
+            Ok(launched) => {
                 crash_point(CrashPoint::AgentReleased);
                 applied(
                     store
                         .mark_running(self.order.run, self.shared.clock.now())
                         .await?,
                 )?;
-                self.stream(running, parser, &mut recorder).await?
+                price_table = Some(launched.ingest.price_table().to_owned());
+                self.stream(launched, &mut recorder).await?
             }
             Err(Refusal { code, message }) => {
                 let event = AgentEvent::Error {
@@ -177,6 +223,7 @@ impl RunTask {
             trees: &self.order.trees,
             before: &before,
             silence: self.order.silence,
+            price_table,
         };
         Ok(close::close(&self.shared, closing).await?)
     }
@@ -204,8 +251,13 @@ impl RunTask {
         &self,
         wake: &Wake,
         recorder: &mut Recorder,
-    ) -> Result<Result<(Running, Box<dyn EventParser>), Refusal>, DriveError> {
-        let (launch, parser) = match self.prepare(wake).await? {
+    ) -> Result<Result<Launched, Refusal>, DriveError> {
+        let Prepared {
+            launch,
+            parser,
+            access,
+            ingest,
+        } = match self.prepare(wake).await? {
             Ok(prepared) => prepared,
             Err(refusal) => return Ok(Err(refusal)),
         };
@@ -266,7 +318,12 @@ impl RunTask {
         };
         Ok(
             match blocking("launch agent", move || attested.launch(program)).await? {
-                Ok(running) => Ok((running, parser)),
+                Ok(running) => Ok(Launched {
+                    running,
+                    parser,
+                    access,
+                    ingest,
+                }),
                 Err(error) => Err(Refusal::shim(&error)),
             },
         )
@@ -291,11 +348,13 @@ impl RunTask {
     }
 
     /// Resolves prompt, environment and program, before any process starts.
-    async fn prepare(
-        &self,
-        wake: &Wake,
-    ) -> Result<Result<(Launch, Box<dyn EventParser>), Refusal>, DriveError> {
+    async fn prepare(&self, wake: &Wake) -> Result<Result<Prepared, Refusal>, DriveError> {
         let (order, settings) = (&self.order, &self.shared.settings);
+        let access = match self.open_model(wake).await? {
+            Ok(access) => access,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        let ingest = self.ingest(wake, access.as_ref()).await?;
         let prompt = self.prompt(wake).await?;
         let (path, user) = (self.shared.run_dir(order.run), settings.user());
         let made = blocking("make run directory", move || {
@@ -321,7 +380,10 @@ impl RunTask {
             wake_env: &prompt::wake_environment(order.run, wake),
             model: order.model.as_deref(),
             effort: order.effort,
-            endpoint: None,
+            endpoint: access.as_ref().map(|access| Endpoint {
+                base_url: access.gateway.base_url(),
+                key: &access.run_key,
+            }),
             session: Session::New(order.run.uuid()),
             config_dir: &config.to_string_lossy(),
             state_dir: &state.to_string_lossy(),
@@ -341,9 +403,66 @@ impl RunTask {
             close::write_config(&config, &files, user)
         });
         Ok(match written.await? {
-            Ok(()) => Ok((launch, adapter.parser())),
+            Ok(()) => Ok(Prepared {
+                parser: adapter.parser(),
+                launch,
+                access,
+                ingest,
+            }),
             Err(error) => Err(Refusal::directory(&error)),
         })
+    }
+
+    /// Opens the run's way to its model, and records whose key pays.
+    async fn open_model(
+        &self,
+        wake: &Wake,
+    ) -> Result<Result<Option<ModelAccess>, Refusal>, DriveError> {
+        let access = match model::open(&self.shared, &self.order, wake).await? {
+            Ok(access) => access,
+            Err(error) => {
+                return Ok(Err(Refusal {
+                    code: error.code(),
+                    message: chain(&error),
+                }));
+            }
+        };
+        if let Some(access) = &access {
+            let (run, source) = (self.order.run, access.source.clone());
+            applied(
+                self.shared
+                    .store
+                    .store_credential_source(run, source)
+                    .await?,
+            )?;
+        }
+        Ok(Ok(access))
+    }
+
+    /// The stage that prices and redacts what the run says.
+    async fn ingest(
+        &self,
+        wake: &Wake,
+        access: Option<&ModelAccess>,
+    ) -> Result<Ingest, DriveError> {
+        let mut secrets: Vec<_> = model::secrets_of(&self.order.adapter.env)
+            .chain(model::secrets_of(&wake.env))
+            .collect();
+        let metering = match access {
+            Some(access) => {
+                secrets.extend(access.secrets.iter().cloned());
+                Metering::Metered
+            }
+            None => Metering::Reported,
+        };
+        let overrides = self.order.adapter.prices.clone();
+        let prices = if overrides.is_empty() {
+            Arc::clone(&self.shared.settings.prices)
+        } else {
+            let table = move || PriceTable::embedded(&overrides);
+            Arc::new(blocking("make price table", table).await?)
+        };
+        Ok(Ingest::new(&secrets, prices, metering))
     }
 
     /// Makes the prompt and stores it: what is stored is exactly what is sent.
@@ -376,10 +495,15 @@ impl RunTask {
     /// Records what the agent says until it is gone.
     async fn stream(
         &mut self,
-        running: Running,
-        parser: Box<dyn EventParser>,
+        launched: Launched,
         recorder: &mut Recorder,
     ) -> Result<Ending, DriveError> {
+        let Launched {
+            running,
+            parser,
+            mut access,
+            mut ingest,
+        } = launched;
         let Running {
             mut shim,
             control,
@@ -405,13 +529,22 @@ impl RunTask {
             let has_unstored = recorder.has_unstored();
             let mut stopped = self.stopped.clone();
             tokio::select! {
-                events = stream.next() => {
+                said = next_said(&mut stream, access.as_mut()) => {
                     silent_at = Instant::now() + silence;
+                    let now = self.shared.clock.now();
+                    let events: Vec<_> = match said {
+                        Said::Agent(events) => {
+                            events.into_iter().flat_map(|it| ingest.said(it, now)).collect()
+                        }
+                        Said::Gateway(notice) => ingest.noticed(notice, now),
+                    };
                     let has_usage = events.iter().any(is_usage);
-                    for event in events {
-                        recorder.record(event).await?;
-                    }
+                    recorder.record_all(events).await?;
                     if has_usage && end_reason.is_none() && self.has_crossed().await? {
+                        if let Some(access) = &access {
+                            access.gateway.close_admission("the budget of this run is spent");
+                            access.gateway.cut_answers();
+                        }
                         end_reason = Some(EndReason::Budget);
                         self.end_in_background(EndReason::Budget);
                     }
@@ -433,9 +566,21 @@ impl RunTask {
             None if recorder.has_done() => EndReason::AgentFinished,
             None => self.unasked_end().await?,
         };
-        for event in stream.parser.finish(end_reason, exit) {
-            recorder.record(event).await?;
+        let now = self.shared.clock.now();
+        // What the wire told last is told before the agent's end.
+        while let Some(notice) = access
+            .as_mut()
+            .and_then(|access| access.notices.try_recv().ok())
+        {
+            recorder.record_all(ingest.noticed(notice, now)).await?;
         }
+        let last = stream.parser.finish(end_reason, exit);
+        let last: Vec<_> = last
+            .into_iter()
+            .flat_map(|event| ingest.said(event, now))
+            .collect();
+        recorder.record_all(ingest.finish()).await?;
+        recorder.record_all(last).await?;
         // It has nothing more to say, so it exits now; if it lingers the next start reaps it.
         drop(blocking("reap shim", move || shim.reap(REAP)).await?);
         Ok(Ending { end_reason, exit })

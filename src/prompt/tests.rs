@@ -72,6 +72,7 @@ fn order(reason: WakeReason) -> RunOrder {
         ticket: None,
         adapter_name: "script".to_owned(),
         adapter: AdapterSpec {
+            prices: Vec::new(),
             r#type: AdapterType::Command,
             command: Some("agent".to_owned()),
             args: Vec::new(),

@@ -61,6 +61,8 @@ pub struct RunClose {
     pub usage: Usage,
     /// The model that served.
     pub model: Option<String>,
+    /// Which prices held.
+    pub price_table: Option<String>,
     /// The reply for the conversation; none or blank: no message is saved.
     pub reply: Option<String>,
     /// The folded transcript.
@@ -171,7 +173,7 @@ fn finish_row(conn: &Connection, close: &RunClose, cost: Option<i64>) -> rusqlit
            error_code = ?6, exit_code = ?7, exit_signal = ?8, summary = ?9, continuation = ?10,
            model = coalesce(?11, model), input_tokens = ?12, output_tokens = ?13,
            thought_tokens = ?14, cached_read_tokens = ?15, cached_write_tokens = ?16,
-           cost_micros = ?17, pricing = ?18, ended_at = ?19
+           cost_micros = ?17, pricing = ?18, ended_at = ?19, price_table = ?20
          WHERE id = ?1",
     )?
     .execute(params![
@@ -193,7 +195,8 @@ fn finish_row(conn: &Connection, close: &RunClose, cost: Option<i64>) -> rusqlit
         int(usage.cached_write_tokens),
         cost,
         Text(pricing(cost)),
-        At(close.ended_at)
+        At(close.ended_at),
+        close.price_table
     ])?;
     Ok(())
 }

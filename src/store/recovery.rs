@@ -61,6 +61,25 @@ impl Store {
             .await
     }
 
+    /// Records where the credential of the run's model came from; never its value.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn store_credential_source(
+        &self,
+        run: RunId,
+        source: String,
+    ) -> Result<Effect, StoreError> {
+        self.connections
+            .write("credential source", move |conn| {
+                let changed = conn
+                    .prepare_cached("UPDATE runs SET credential_source = ?2 WHERE id = ?1")?
+                    .execute(params![Text(run), source])?;
+                Ok(Effect::applied_if(changed == 1))
+            })
+            .await
+    }
+
     /// What is known of the run's beginning; none when there is no such run.
     ///
     /// # Errors

@@ -209,6 +209,7 @@ impl Served {
             ticket: None,
             adapter_name: "echo".to_owned(),
             adapter: AdapterSpec {
+                prices: Vec::new(),
                 r#type: AdapterType::Command,
                 command: Some("cat".to_owned()),
                 args: Vec::new(),
@@ -270,6 +271,7 @@ impl Served {
                 ..Usage::default()
             },
             model: None,
+            price_table: None,
             reply: Some("hello".to_owned()),
             transcript_json: Some(r#"[{"type":"text","text":"hello"}]"#.to_owned()),
             trees: Vec::new(),

@@ -127,6 +127,7 @@ pub(crate) fn catalog_of(shape: &Shape) -> Catalog {
         put(&mut catalog.repos, Kind::Repo, repo.clone(), spec);
     }
     let adapter = AdapterSpec {
+        prices: Vec::new(),
         r#type: AdapterType::Command,
         command: Some("/bin/agent".to_owned()),
         args: Vec::new(),

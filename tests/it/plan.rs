@@ -102,6 +102,7 @@ RunOrder {
     ticket: None,
     adapter_name: "sh",
     adapter: AdapterSpec {
+        prices: Vec::new(),
         type: Command,
         command: Some(
             "/bin/agent",

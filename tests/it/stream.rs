@@ -93,6 +93,7 @@ async fn check_command(name: &str, output: OutputFormat, exit: Exit) {
     let recording = Recording {
         path: folder("command").join(name),
         adapter: AdapterSpec {
+            prices: Vec::new(),
             r#type: AdapterType::Command,
             command: Some("agent".to_owned()),
             args: Vec::new(),
@@ -140,6 +141,7 @@ fn claude(name: &str, end: EndReason, exit: i32, has_input: bool) -> Recording {
     Recording {
         path: folder("claude_code").join(format!("{name}.jsonl")),
         adapter: AdapterSpec {
+            prices: Vec::new(),
             r#type: AdapterType::ClaudeCode,
             command: None,
             args: Vec::new(),

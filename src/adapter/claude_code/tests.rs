@@ -13,6 +13,7 @@ use crate::model::spec::{AdapterType, Effort, OutputFormat};
 
 fn adapter(env: &[(&str, &str)]) -> ClaudeCode {
     ClaudeCode::new(&AdapterSpec {
+        prices: Vec::new(),
         r#type: AdapterType::ClaudeCode,
         command: Some("/bin/sh".to_owned()),
         args: vec!["--max-turns".to_owned(), "5".to_owned()],

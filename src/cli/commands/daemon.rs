@@ -8,7 +8,7 @@ use crate::cli::ui::Ui;
 use crate::config::{Resolved, Setting};
 #[cfg(feature = "test-support")]
 use crate::daemon::fault;
-use crate::daemon::{BootError, Daemon, StopSignals};
+use crate::daemon::{BootError, Daemon, StopSignals, Surroundings};
 use crate::telemetry;
 
 /// Run the daemon in the foreground
@@ -92,8 +92,12 @@ pub(crate) fn run(args: &Args, host: &Host, ui: &mut Ui) -> CliResult {
 /// Starts a daemon of this program.
 pub(crate) async fn start(config: &Resolved, host: &Host) -> CliResult<Daemon> {
     let program = std::env::current_exe().or_fail(Kind::Internal, "failed to find this program")?;
-    let path = host.search_path().to_string_lossy().into_owned();
-    Daemon::start(config, program, path)
+    let surroundings = Surroundings {
+        program,
+        path: host.search_path().to_string_lossy().into_owned(),
+        variables: host.environment().variables.clone(),
+    };
+    Daemon::start(config, surroundings)
         .await
         .map_err(|error| refuse(&error))
 }

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use strum::{Display, EnumString};
 
+use crate::model::price::PriceOverride;
 use crate::model::units::{Money, Name, SilenceTimeout};
 
 /// A coding agent.
@@ -148,6 +149,9 @@ pub struct AdapterSpec {
     /// Variables of its environment; nothing of the daemon's own is inherited.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
+    /// What tokens cost; these win over the built-in prices.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub prices: Vec<PriceOverride>,
     /// What its standard output is.
     #[serde(default)]
     pub output: OutputFormat,

@@ -45,7 +45,7 @@ pub const fn reserved_fields(kind: Kind) -> &'static [&'static str] {
             "spares",
             "strictVolume",
         ],
-        Kind::Adapter => &["inheritHostEnv", "mcp", "models", "prices"],
+        Kind::Adapter => &["inheritHostEnv", "mcp", "models"],
         Kind::BudgetPolicy => &["tokens"],
         Kind::Agent => &[
             "systemPrompt",

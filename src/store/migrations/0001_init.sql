@@ -293,6 +293,7 @@ CREATE TABLE runs (
   reservation_micros     INTEGER CHECK (reservation_micros >= 0),  -- set aside while it is live; NULL: nothing
   cost_micros            INTEGER,
   pricing                TEXT    CHECK (pricing IN ('priced', 'unpriced')),  -- NULL while it is live
+  price_table            TEXT,                           -- which prices held
   -- Times.
   started_at             TEXT    NOT NULL,  -- the row was written
   released_at            TEXT,              -- the agent was let go

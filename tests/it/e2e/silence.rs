@@ -1,6 +1,7 @@
 //! The silence watchdog. The loop is turned by hand here, because a manifest may not ask for a
 //! silence that is short enough for a test.
 
+use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -10,6 +11,7 @@ use std::time::Duration;
 use homeostat::clock::{Clock, SeededIds, SystemClock};
 use homeostat::dispatch::{RunSettings, Runs};
 use homeostat::execute::{self, Executor};
+use homeostat::gateway;
 use homeostat::manifest::{self, ManifestFile};
 use homeostat::model::action::Action;
 use homeostat::model::desired::Catalog;
@@ -18,6 +20,7 @@ use homeostat::model::observed::WorktreeBackend;
 use homeostat::model::run::{EndReason, ErrorFamily, Liveness, RunStatus};
 use homeostat::model::worktree::UserIds;
 use homeostat::plan::{PlanInput, plan};
+use homeostat::price::PriceTable;
 use homeostat::process::deadline::Deadline;
 use homeostat::sandbox::{self, RunIdentity};
 use homeostat::store::{Accept, FirstObjects, RunFilter, RunView, Store};
@@ -151,11 +154,15 @@ fn executor(data: &Path, store: &Store, clock: &Arc<dyn Clock>) -> Executor {
     let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
     let identity = RunIdentity::resolve(uid.as_raw(), gid.as_raw(), None).unwrap();
     let layers = sandbox::probe(identity);
+    let tracker = Tracker::new();
     let settings = RunSettings {
         program: PathBuf::from(env!("CARGO_BIN_EXE_homeostat")),
         data_dir: data.to_owned(),
         layout: layout.clone(),
         path: "/usr/bin:/bin".to_owned(),
+        variables: BTreeMap::new(),
+        models: gateway::Client::new(&tracker).unwrap(),
+        prices: Arc::new(PriceTable::embedded(&[])),
         identity,
         sandbox: layers.state(),
         layers,
@@ -163,7 +170,6 @@ fn executor(data: &Path, store: &Store, clock: &Arc<dyn Clock>) -> Executor {
         incarnation: "test".to_owned(),
         grace: Duration::from_millis(200),
     };
-    let tracker = Tracker::new();
     let on_change: homeostat::dispatch::OnChange = Arc::new(|_reason| {});
     let runs = Runs::new(
         store.clone(),

@@ -232,6 +232,7 @@ pub(super) fn order_without_trees(wake: &Wake) -> RunOrder {
         ticket: wake.ticket,
         adapter_name: "script".to_owned(),
         adapter: AdapterSpec {
+            prices: Vec::new(),
             r#type: AdapterType::Command,
             command: Some("/bin/true".to_owned()),
             args: Vec::new(),
@@ -284,6 +285,7 @@ pub(super) fn close(run: RunId, second: i64) -> RunClose {
             ..Usage::default()
         },
         model: Some("small".to_owned()),
+        price_table: None,
         reply: Some("It is done.".to_owned()),
         transcript_json: Some("[]".to_owned()),
         trees: Vec::new(),

@@ -1,0 +1,147 @@
+//! A run's way to its model: whose key pays, the gateway that holds it, and what the wire tells.
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, TcpListener};
+
+use tokio::sync::mpsc;
+
+use super::registry::Shared;
+use crate::clock::{IdSource, RandomIds};
+use crate::credential::{CredentialError, CredentialStore, Provider, Sources, resolve};
+use crate::gateway::{
+    ANTHROPIC_PATHS, GatewayError, GatewaySpec, KeyError, ModelGateway, Notice, RunToken, Timeouts,
+    TokenError, UpstreamKey,
+};
+use crate::model::run::RunOrder;
+use crate::model::spec::AdapterType;
+use crate::model::wake::Wake;
+use crate::task::{TaskError, blocking};
+
+/// Notices that wait to be recorded; a gateway whose notices are not read slows its run down.
+const NOTICES_MAX: usize = 64;
+
+/// Where Claude Code's provider is unless the Adapter or the caller say otherwise.
+const ANTHROPIC: &str = "https://api.anthropic.com";
+/// The variable that says otherwise.
+const ANTHROPIC_BASE_URL: &str = "ANTHROPIC_BASE_URL";
+
+/// What a run reaches its model by. Dropping it ends the gateway.
+pub(super) struct ModelAccess {
+    pub(super) gateway: ModelGateway,
+    pub(super) notices: mpsc::Receiver<Notice>,
+    /// The key that the run shows; worth nothing elsewhere.
+    pub(super) run_key: String,
+    /// Where the real key came from.
+    pub(super) source: String,
+    /// What must not be seen in what the run says.
+    pub(super) secrets: Vec<(String, String)>,
+}
+
+/// Why a run can't reach its model.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum AccessError {
+    #[error("find the model's credential")]
+    Credential(#[from] CredentialError),
+    #[error("read the credential store")]
+    Store(#[from] crate::credential::StoreError),
+    #[error("use the model's credential")]
+    Key(#[from] KeyError),
+    #[error("name the run to its gateway")]
+    Token(#[from] TokenError),
+    #[error("bind the run's gateway")]
+    Bind(#[source] std::io::Error),
+    #[error("start the run's gateway")]
+    Gateway(#[from] GatewayError),
+}
+
+impl AccessError {
+    /// The code for run records.
+    pub(super) const fn code(&self) -> &'static str {
+        match self {
+            Self::Credential(CredentialError::Missing { .. }) => "credential_missing",
+            Self::Credential(_) | Self::Store(_) | Self::Key(_) => "credential_unusable",
+            Self::Token(_) | Self::Bind(_) | Self::Gateway(_) => "gateway",
+        }
+    }
+}
+
+/// Opens the way to the model that the adapter needs; none for an adapter that knows of no model.
+pub(super) async fn open(
+    shared: &Shared,
+    order: &RunOrder,
+    wake: &Wake,
+) -> Result<Result<Option<ModelAccess>, AccessError>, TaskError> {
+    match order.adapter.r#type {
+        AdapterType::Command => Ok(Ok(None)),
+        AdapterType::ClaudeCode => {
+            let store = CredentialStore::new(&shared.settings.data_dir);
+            let stored = blocking("read credentials", move || store.load()).await?;
+            Ok(stored.map_err(AccessError::from).and_then(|stored| {
+                let sources = Sources {
+                    adapter: &order.adapter.env,
+                    caller: &wake.env,
+                    stored: &stored,
+                    process: &shared.settings.variables,
+                    now: shared.clock.now(),
+                };
+                start(shared, order, wake, &sources).map(Some)
+            }))
+        }
+    }
+}
+
+fn start(
+    shared: &Shared,
+    order: &RunOrder,
+    wake: &Wake,
+    sources: &Sources<'_>,
+) -> Result<ModelAccess, AccessError> {
+    let resolved = resolve(Provider::Anthropic, sources)?;
+    let run_key = format!("{}{}", RandomIds.mint().simple(), RandomIds.mint().simple());
+    let (sink, notices) = mpsc::channel(NOTICES_MAX);
+    let spec = GatewaySpec {
+        token: RunToken::new(run_key.clone())?,
+        upstream: base_url(&order.adapter.env, &wake.env),
+        key: UpstreamKey::new(&resolved.secret, resolved.scheme)?,
+        timeouts: Timeouts::default(),
+        paths: ANTHROPIC_PATHS,
+    };
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(AccessError::Bind)?;
+    let gateway = ModelGateway::start(
+        listener,
+        spec,
+        shared.settings.models.clone(),
+        sink,
+        &shared.tracker,
+    )?;
+    Ok(ModelAccess {
+        gateway,
+        notices,
+        source: resolved.place.to_string(),
+        secrets: vec![
+            ("model key".to_owned(), resolved.secret.expose().to_owned()),
+            ("run key".to_owned(), run_key.clone()),
+        ],
+        run_key,
+    })
+}
+
+/// Where the provider is: the Adapter's word, else the caller's, else the provider's own address.
+fn base_url(adapter: &BTreeMap<String, String>, caller: &BTreeMap<String, String>) -> String {
+    let said = adapter
+        .get(ANTHROPIC_BASE_URL)
+        .or_else(|| caller.get(ANTHROPIC_BASE_URL));
+    said.map_or(ANTHROPIC, String::as_str).to_owned()
+}
+
+/// Names and values of the variables that look like secrets by their names.
+pub(super) fn secrets_of(env: &BTreeMap<String, String>) -> impl Iterator<Item = (String, String)> {
+    const WORDS: [&str; 5] = ["KEY", "TOKEN", "SECRET", "PASSW", "CREDENTIAL"];
+    let is_secret = |name: &str| {
+        let name = name.to_ascii_uppercase();
+        WORDS.iter().any(|word| name.contains(word))
+    };
+    env.iter()
+        .filter(move |(name, _)| is_secret(name))
+        .map(|(name, value)| (name.clone(), value.clone()))
+}
