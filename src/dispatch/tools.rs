@@ -7,6 +7,7 @@ use serde_json::json;
 use crate::clock::Clock;
 use crate::model::chain::chain;
 use crate::model::tool::{MemoryFact, Principal, Verb};
+use crate::redact::Redactor;
 use crate::store::{Effect, MessageView, NewFact, Noted, Store, StoreError};
 use crate::tool::{
     GetMessages, Kept, Line, Messages, Recall, Remember, SubmitPlan, ToolFault, ToolPort,
@@ -17,17 +18,28 @@ const RECALL_MAX: u32 = 10;
 /// Characters of text that one page of messages has at most.
 const PAGE_CHARS_MAX: usize = 50_000;
 
-/// The tools of this daemon's runs.
+/// The tools of one run.
 #[derive(Clone, Debug)]
 pub struct RecordTools {
     store: Store,
     clock: Arc<dyn Clock>,
+    redactor: Arc<Redactor>,
 }
 
 impl RecordTools {
-    /// Tools over these records.
-    pub const fn new(store: Store, clock: Arc<dyn Clock>) -> Self {
-        Self { store, clock }
+    /// Tools over these records. What the run wants kept is kept without the secrets that
+    /// `redactor` knows.
+    pub const fn new(store: Store, clock: Arc<dyn Clock>, redactor: Arc<Redactor>) -> Self {
+        Self {
+            store,
+            clock,
+            redactor,
+        }
+    }
+
+    /// What may be kept of a text.
+    fn kept(&self, text: &str) -> String {
+        self.redactor.text(text.trim()).into_owned()
     }
 }
 
@@ -46,8 +58,8 @@ impl ToolPort for RecordTools {
     async fn remember(&self, by: Principal, ask: Remember) -> Result<Kept, ToolFault> {
         let fact = NewFact {
             workspace: by.workspace,
-            key: ask.key.trim().to_owned(),
-            text: ask.text.trim().to_owned(),
+            key: self.kept(&ask.key),
+            text: self.kept(&ask.text),
             agent: by.agent,
             run: by.run,
             created_at: self.clock.now(),
@@ -73,7 +85,7 @@ impl ToolPort for RecordTools {
     }
 
     async fn submit_plan(&self, by: Principal, ask: SubmitPlan) -> Result<(), ToolFault> {
-        let output = json!({ "plan": ask.plan });
+        let output = json!({ "plan": self.kept(&ask.plan) });
         match self.store.hand_in(by.run, Verb::SubmitPlan, output).await {
             Ok(Effect::Applied | Effect::Unchanged) => Ok(()),
             Ok(Effect::Stale(why)) => Err(ToolFault::Refused(why)),

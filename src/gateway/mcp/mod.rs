@@ -19,7 +19,6 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
-use serde_json::{Value, json};
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 
@@ -60,7 +59,6 @@ pub struct McpSpec {
 #[derive(Debug)]
 pub struct McpGateway {
     url: String,
-    token: RunToken,
     over: CancellationToken,
 }
 
@@ -90,7 +88,7 @@ impl McpGateway {
     ) -> Result<Self, ListenError> {
         let bounded = Bounded::new(listener)?;
         let address = axum::serve::Listener::local_addr(&bounded).map_err(ListenError::Listen)?;
-        let (token, over) = (spec.token.clone(), tracker.child_token());
+        let over = tracker.child_token();
         let gate = Arc::new(Gate {
             spec,
             clock,
@@ -105,7 +103,6 @@ impl McpGateway {
         }));
         Ok(Self {
             url: format!("http://{address}{PATH}"),
-            token,
             over,
         })
     }
@@ -113,11 +110,6 @@ impl McpGateway {
     /// Where it answers. The token is not in it.
     pub fn url(&self) -> &str {
         &self.url
-    }
-
-    /// The configuration that tells the run's agent of it: [`mcp_config`].
-    pub fn config(&self) -> Value {
-        mcp_config(&self.url, &self.token)
     }
 }
 
@@ -180,20 +172,6 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
         .then_some(token.trim())
 }
 
-/// The configuration that tells an agent of a server at `url`, as Claude Code's `--mcp-config` has
-/// it. It holds the run's token: it belongs in a file that the run alone can read.
-pub fn mcp_config(url: &str, token: &RunToken) -> Value {
-    json!({
-        "mcpServers": {
-            MCP_SERVER: {
-                "type": "http",
-                "url": url,
-                "headers": { "Authorization": format!("Bearer {}", token.expose()) },
-            },
-        },
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -211,18 +189,5 @@ mod tests {
             assert_eq!(bearer(&headers), expected, "{header}");
         }
         assert_eq!(bearer(&HeaderMap::new()), None);
-    }
-
-    #[test]
-    fn the_configuration_is_what_claude_code_reads() {
-        let token = RunToken::new("0123456789abcdef0123456789abcdef").unwrap();
-        assert_eq!(
-            mcp_config("http://127.0.0.1:4000/mcp", &token),
-            json!({"mcpServers": {"homeostat": {
-                "type": "http",
-                "url": "http://127.0.0.1:4000/mcp",
-                "headers": {"Authorization": "Bearer 0123456789abcdef0123456789abcdef"},
-            }}})
-        );
     }
 }

@@ -14,6 +14,7 @@ use homeostat::model::spec::Mode;
 use homeostat::model::tool::{Contract, Principal, Verb};
 use homeostat::model::wake::Wake;
 use homeostat::prompt::{PromptInput, assemble};
+use homeostat::redact::{Known, Redactor};
 use homeostat::store::{
     Admission, AdmitFacts, Author, Effect, NewFact, NewMessage, Noted, Store, StoreError,
 };
@@ -213,6 +214,9 @@ fn a_prompt_names_what_the_server_offers_and_nothing_else() {
     }
 }
 
+/// What no record may hold.
+const SECRET: &str = "correct-horse-battery-staple";
+
 /// A small fleet's records, and what serves tools over them.
 struct Rig {
     world: World,
@@ -234,8 +238,16 @@ impl Rig {
     async fn new() -> Self {
         let world = World::new().await;
         let clock = Arc::new(ManualClock::starting_at(at(50)));
+        let secret = Known {
+            name: "MODEL_KEY",
+            value: SECRET,
+        };
         Self {
-            port: Arc::new(RecordTools::new(world.store.clone(), clock.clone())),
+            port: Arc::new(RecordTools::new(
+                world.store.clone(),
+                clock.clone(),
+                Arc::new(Redactor::new(&[secret])),
+            )),
             world,
             clock,
             tracker: Tracker::new(),
@@ -439,6 +451,25 @@ async fn a_call_leaves_its_mark_and_its_note() {
 }
 
 #[tokio::test]
+async fn what_a_run_wants_kept_is_kept_without_its_secrets() {
+    let rig = Rig::new().await;
+    let ada = rig.caller("a", Mode::Plan).await;
+    let text = format!("The key is {SECRET}.");
+    for (tool, args) in [
+        ("remember", json!({"key": SECRET, "text": text})),
+        ("submit_plan", json!({"plan": text})),
+    ] {
+        let (said, is_error) = ada.call(tool, args).await;
+        assert!(!is_error, "{said}");
+    }
+    let output = rig.world.store.output_of(ada.by.run).await.unwrap();
+    assert!(output.is_some_and(|it| it["plan"].as_str().unwrap().starts_with("The key is ")));
+    let rows = dump(&rig.world.path());
+    assert!(!rows.iter().any(|row| row.contains(SECRET)));
+    rig.stop().await;
+}
+
+#[tokio::test]
 async fn a_run_sees_its_own_conversation_and_its_own_tools() {
     let rig = Rig::new().await;
     let (ada, bob) = (
@@ -473,13 +504,6 @@ async fn only_the_run_itself_is_let_in() {
     let ada = rig.caller("a", Mode::Plan).await;
     let list = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}).to_string();
     let (mine, other) = (ada.header(), rig.caller("b", Mode::Plan).await.header());
-    let config = ada.gateway.config();
-    let server = &config["mcpServers"]["homeostat"];
-    assert_eq!(server["url"], ada.gateway.url());
-    assert_eq!(
-        server["headers"]["Authorization"],
-        format!("Bearer {}", ada.token)
-    );
     for (headers, expected) in [
         (String::new(), 401),
         ("Authorization: Bearer nonsense\r\n".to_owned(), 401),
