@@ -31,8 +31,8 @@
 //! Ring 2, edges, each hiding one outside thing: [`config`] (this host's settings), [`telemetry`],
 //! [`git`], [`process`] and [`shim`] (how a run starts, and how its end is made sure), [`sandbox`],
 //! [`source`] (where manifests come from), [`store`] (SQLite), [`credential`] (whose key a run's
-//! model calls use), [`worktree`], [`host`], [`gateway`] (what a run reaches of the outside world),
-//! [`adapter`].
+//! model calls use), [`worktree`], [`host`], [`tool`] (what a run can call back for), [`gateway`]
+//! (what a run reaches of the outside world), [`adapter`].
 //!
 //! Ring 3, drivers: [`dispatch`] (one run, from claim to close), [`execute`] (one action at a
 //! time), [`reconcile`] (the loop).
@@ -90,5 +90,6 @@ pub mod source;
 pub mod store;
 pub mod task;
 pub mod telemetry;
+pub mod tool;
 pub mod worktree;
 pub mod yaml;

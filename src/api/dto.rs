@@ -219,6 +219,9 @@ pub struct Run {
     /// A stop that was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop_requested: Option<EndReason>,
+    /// What it handed in, as its contract asks: `{"plan": …}`. Only where one run is shown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<Value>,
     /// What it did, in a few words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<String>,

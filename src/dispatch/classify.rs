@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use crate::model::run::{EndReason, ErrorFamily, Liveness, RunStatus};
+use crate::model::tool::{Contract, Verb};
 use crate::model::units::Span;
 
 use super::transcript::ReportedError;
@@ -32,6 +33,8 @@ pub struct Facts<'a> {
     pub reply: &'a str,
     /// Whether a worktree differs from where the run began.
     pub has_changed_tree: bool,
+    /// What the run owed, and whether it was handed in; none where nothing in particular is owed.
+    pub contract: Option<Contract>,
     /// How long the agent may say nothing.
     pub silence: Duration,
 }
@@ -168,21 +171,26 @@ fn finished(facts: &Facts<'_>) -> Outcome {
     }
 }
 
+/// An end that the agent calls good. Where something is owed, only that counts: neither words nor
+/// changes stand in for it, and no word of the agent's covers up that it is missing.
 fn clean(facts: &Facts<'_>) -> Outcome {
-    let said = first_line(facts.reply);
-    let (liveness, family, summary) = match (facts.has_changed_tree, said) {
-        (true, Some(said)) => (Liveness::Productive, None, said),
-        (true, None) => (
-            Liveness::Productive,
-            None,
-            "changed files and said nothing".to_owned(),
-        ),
-        (false, Some(said)) => (Liveness::Completed, None, said),
-        (false, None) => (
-            Liveness::Empty,
-            Some(ErrorFamily::SilentRun),
-            "said nothing and changed nothing".to_owned(),
-        ),
+    let empty = |summary: &str| {
+        let family = Some(ErrorFamily::SilentRun);
+        (Liveness::Empty, family, summary.to_owned())
+    };
+    let productive = |silent: &str| {
+        let said = first_line(facts.reply);
+        let summary = said.unwrap_or_else(|| silent.to_owned());
+        (Liveness::Productive, None, summary)
+    };
+    let (liveness, family, summary) = match facts.contract {
+        Some(contract) if contract.is_met => productive(handed_in(contract.verb)),
+        Some(contract) => empty(&not_handed_in(contract.verb)),
+        None if facts.has_changed_tree => productive("changed files and said nothing"),
+        None => match first_line(facts.reply) {
+            Some(said) => (Liveness::Completed, None, said),
+            None => empty("said nothing and changed nothing"),
+        },
     };
     Outcome {
         status: RunStatus::Completed,
@@ -192,6 +200,24 @@ fn clean(facts: &Facts<'_>) -> Outcome {
         summary,
         end_reason: EndReason::AgentFinished,
         is_retryable: false,
+    }
+}
+
+/// That the deliverable is there, in words.
+const fn handed_in(verb: Verb) -> &'static str {
+    match verb {
+        Verb::SubmitPlan => "handed in a plan and said nothing",
+        Verb::GetMessages | Verb::Remember | Verb::Recall => "did what it owed and said nothing",
+    }
+}
+
+/// That the deliverable is missing, in words.
+fn not_handed_in(verb: Verb) -> String {
+    match verb {
+        Verb::SubmitPlan => format!("no plan: plan mode ended without a call of {verb}"),
+        Verb::GetMessages | Verb::Remember | Verb::Recall => {
+            format!("nothing delivered: the run ended without a call of {verb}")
+        }
     }
 }
 
@@ -260,7 +286,16 @@ mod tests {
             last_error: None,
             reply: REPLY,
             has_changed_tree: true,
+            contract: None,
             silence: Duration::from_secs(900),
+        }
+    }
+
+    fn owing(facts: Facts<'_>, is_met: bool) -> Facts<'_> {
+        let verb = Verb::SubmitPlan;
+        Facts {
+            contract: Some(Contract { verb, is_met }),
+            ..facts
         }
     }
 
@@ -341,6 +376,13 @@ mod tests {
                 ("not done, exit 3", exit(Exit::with_code(3))),
                 ("not done, signal 9", exit(Exit::by_signal(9))),
                 ("not done, unseen", exit(Exit::default())),
+                ("plan, spoke", owing(same_tree(clean), true)),
+                ("plan", owing(same_tree(quiet), true)),
+                ("no plan, spoke", owing(same_tree(clean), false)),
+                ("no plan, changed a tree", owing(quiet, false)),
+                ("plan, not done", owing(undone, true)),
+                ("no plan, not done", owing(undone, false)),
+                ("plan, error of its own", owing(error(&own), true)),
             ];
             table.push(format!("{end}"));
             for (evidence, facts) in rows {
@@ -366,6 +408,17 @@ mod tests {
                 ..facts(EndReason::AgentFinished)
             });
             assert_eq!(outcome.liveness, Liveness::Productive, "{prose}");
+            let outcome = classify(&owing(
+                Facts {
+                    reply: prose,
+                    ..facts(EndReason::AgentFinished)
+                },
+                false,
+            ));
+            assert_eq!(
+                outcome.summary,
+                "no plan: plan mode ended without a call of submit_plan"
+            );
             let error = reported(None, prose);
             let outcome = classify(&Facts {
                 last_error: Some(&error),

@@ -127,6 +127,7 @@ pub(super) async fn close(shared: &Shared, closing: Closing<'_>) -> Result<(), D
     let after = inspect_trees(shared, trees).await?;
     fold.close();
     let reply = fold.reply_text();
+    let contract = shared.store.contract_of(run).await?;
     let outcome = classify(&Facts {
         end: ending.end_reason,
         exit: ending.exit,
@@ -134,6 +135,7 @@ pub(super) async fn close(shared: &Shared, closing: Closing<'_>) -> Result<(), D
         last_error: fold.last_error(),
         reply: &reply,
         has_changed_tree: has_changed(before, &after),
+        contract,
         silence,
     });
     let continuation = outcome

@@ -17,7 +17,9 @@ mod record;
 mod recover;
 mod registry;
 mod runner;
+mod tools;
 pub mod transcript;
 
 pub use log::LogError;
 pub use registry::{DispatchError, OnChange, RunSettings, Runs, Started};
+pub use tools::RecordTools;

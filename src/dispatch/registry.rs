@@ -178,6 +178,7 @@ impl Runs {
             sandbox_state: settings.sandbox.kind.as_str().to_owned(),
             credential_source: "none".to_owned(),
             backend: settings.backend,
+            contract: None,
             log_path: self
                 .shared
                 .log_path(order.run)

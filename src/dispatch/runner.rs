@@ -486,6 +486,8 @@ impl RunTask {
             wake,
             history: &messages,
             older: history.older,
+            tools: &[],
+            facts: &[],
         };
         let prompt = prompt::assemble(&input).render();
         applied(store.store_prompt(self.order.run, prompt.clone()).await?)?;

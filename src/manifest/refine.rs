@@ -71,6 +71,7 @@ fn reserved_values(kind: Kind, path: &[&str]) -> &'static [&'static str] {
     match (kind, path) {
         (Kind::Adapter, ["spec", "type"]) => &["builtin", "codex", "acp", "gemini", "opencode"],
         (Kind::BudgetPolicy, ["spec", "scope", "kind"]) => &["team"],
+        (Kind::Space, ["spec", "mode"]) => &["review", "orchestrate"],
         (Kind::Schedule, ["spec", "overlap"]) => &["replace"],
         _ => &[],
     }

@@ -20,6 +20,7 @@ pub mod process;
 pub mod run;
 pub mod spec;
 pub mod ticket;
+pub mod tool;
 pub mod units;
 pub mod wake;
 pub mod worktree;

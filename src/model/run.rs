@@ -9,7 +9,7 @@ use strum::{Display, EnumIter, EnumString};
 use super::budget::BudgetGuard;
 use super::id::{ConversationId, RunId, Uid, WakeId, WorktreeId};
 use super::kind::{ObjectRef, Revision};
-use super::spec::{AdapterSpec, Effort, GitIdentity};
+use super::spec::{AdapterSpec, Effort, GitIdentity, Mode};
 use super::units::Money;
 use super::wake::{Wake, WakeReason};
 
@@ -215,6 +215,8 @@ pub struct RunOrder {
     pub space: Uid,
     /// The space's name.
     pub space_name: String,
+    /// What is done there, and what the run owes.
+    pub mode: Mode,
     /// The thread.
     pub conversation: ConversationId,
     /// The ticket.

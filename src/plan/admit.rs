@@ -319,6 +319,7 @@ fn order(
         skills: spec.skills.iter().map(ToString::to_string).collect(),
         space: wake.space,
         space_name: space.reference.name.to_string(),
+        mode: space.resource.spec.mode,
         conversation: wake.conversation,
         ticket: wake.ticket,
         adapter_name: spec.adapter.to_string(),

@@ -3,8 +3,10 @@
 use jiff::Timestamp;
 
 use crate::model::id::MessageId;
+use crate::model::tool::{Tool, Verb};
 
 use super::text::{one_line, quote};
+use super::tools::has;
 
 /// The most that the conversation's layer quotes, in characters (design §8.5).
 pub const HISTORY_CHARS_MAX: usize = 50_000;
@@ -25,8 +27,8 @@ pub struct HistoryMessage {
 /// The layer: the newest messages whose quotations fit together, oldest first, and how many are
 /// left out. The first that does not fit ends it, so that what is shown has no gap.
 /// `messages` is ordered from oldest to newest; `older` counts those before it. None when the
-/// conversation is empty.
-pub(super) fn layer(messages: &[&HistoryMessage], older: usize) -> Option<String> {
+/// conversation is empty. Of `tools`, the one that reads the rest is named if it is there.
+pub(super) fn layer(messages: &[&HistoryMessage], older: usize, tools: &[Tool]) -> Option<String> {
     if messages.is_empty() && older == 0 {
         return None;
     }
@@ -48,7 +50,12 @@ pub(super) fn layer(messages: &[&HistoryMessage], older: usize) -> Option<String
         } else {
             "messages are"
         };
-        quoted.push(format!("{omitted} older {noun} left out."));
+        let remedy = if has(tools, Verb::GetMessages) {
+            format!("; call `{}` to read on", Verb::GetMessages)
+        } else {
+            String::new()
+        };
+        quoted.push(format!("{omitted} older {noun} left out{remedy}."));
     }
     quoted.reverse();
     Some(quoted.join("\n\n"))

@@ -3,11 +3,12 @@
 use strum::{Display, EnumIter};
 
 use crate::model::run::RunOrder;
+use crate::model::tool::{MemoryFact, Tool};
 use crate::model::wake::Wake;
 
 use super::history::{self, HistoryMessage};
 use super::text::{escape, one_line};
-use super::{identity, wake};
+use super::{identity, memory, tools, wake};
 
 /// Everything that a prompt is made of.
 #[derive(Clone, Copy, Debug)]
@@ -21,6 +22,10 @@ pub struct PromptInput<'a> {
     pub history: &'a [HistoryMessage],
     /// Messages of the conversation that are older than `history`.
     pub older: usize,
+    /// The tools that the run has beside its own: exactly these are named.
+    pub tools: &'a [Tool],
+    /// What its workspace remembers of the matter, best match first.
+    pub facts: &'a [MemoryFact],
 }
 
 /// What a layer is, in the order in which the layers stand (fixed).
@@ -29,6 +34,9 @@ pub enum Label {
     /// Who the agent is.
     #[strum(serialize = "Identity")]
     Identity,
+    /// What it can call.
+    #[strum(serialize = "Tools")]
+    Tools,
     /// Where it works.
     #[strum(serialize = "Workspace layout")]
     WorkspaceLayout,
@@ -41,6 +49,12 @@ pub enum Label {
     /// Why it was woken.
     #[strum(serialize = "Why you were woken")]
     WakeContext,
+    /// What it is to do here, and what it owes.
+    #[strum(serialize = "Mode")]
+    Mode,
+    /// What was learned before.
+    #[strum(serialize = "Memory")]
+    Memory,
     /// What was said before.
     #[strum(serialize = "Conversation")]
     Conversation,
@@ -97,13 +111,16 @@ pub fn assemble(input: &PromptInput<'_>) -> Prompt {
             Label::Identity,
             Some(identity::layer(order, why.requested_by.as_deref())),
         ),
+        (Label::Tools, tools::catalogue(input.tools)),
         (Label::WorkspaceLayout, Some(workspace_layout(order))),
         (Label::Persona, persona(order)),
         (Label::Skills, skills(order)),
         (Label::WakeContext, Some(wake::layer(order.run, why))),
+        (Label::Mode, tools::mode(order.mode, input.tools)),
+        (Label::Memory, memory::layer(input.facts, &why.prompt)),
         (
             Label::Conversation,
-            history::layer(&said_before, input.older),
+            history::layer(&said_before, input.older, input.tools),
         ),
     ];
     Prompt {

@@ -7,12 +7,15 @@
 mod history;
 mod identity;
 mod layers;
+mod memory;
 mod text;
+mod tools;
 mod wake;
 
 pub use history::{HISTORY_CHARS_MAX, HistoryMessage};
 pub use identity::{coauthor_trailer, git_environment};
 pub use layers::{Label, Layer, Prompt, PromptInput, assemble};
+pub use memory::{FACTS_CHARS_MAX, FACTS_MAX, TASK_CHARS_MIN};
 pub use wake::wake_environment;
 #[cfg(test)]
 mod tests;

@@ -17,6 +17,7 @@ use crate::model::id::RunId;
 use crate::model::observed::{TreePhase, WorktreeBackend};
 use crate::model::run::{Liveness, RunOrder, RunStatus};
 use crate::model::spec::Lifecycle;
+use crate::model::tool::Verb;
 use crate::model::units::Money;
 use crate::model::wake::{Wake, WakeState};
 
@@ -33,6 +34,9 @@ pub struct AdmitFacts {
     pub backend: WorktreeBackend,
     /// Absolute path of the run's log.
     pub log_path: String,
+    /// The verb that hands in what the run owes; none where it owes nothing in particular, or has
+    /// no way to call it.
+    pub contract: Option<Verb>,
     /// Now.
     pub now: Timestamp,
 }
@@ -260,9 +264,9 @@ fn insert_run(
            conversation, ticket, wake_reason, wake_context_json, revision, generation, retry_of,
            attempt, requested_by, adapter, credential_source, sandbox_state, worktree_backend, cwd,
            git_name, git_email, silence_seconds, log_path, incarnation, status, liveness,
-           started_at, reservation_micros)
+           started_at, reservation_micros, mode, contract)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18,
-           ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31)",
+           ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32, ?33)",
     )?
     .execute(params![
         Text(order.run),
@@ -295,7 +299,9 @@ fn insert_run(
         Text(RunStatus::Pending),
         Text(Liveness::Alive),
         At(facts.now),
-        order.reservation.map(Money::micros)
+        order.reservation.map(Money::micros),
+        Text(order.mode),
+        facts.contract.map(Text)
     ])?;
     Ok(())
 }

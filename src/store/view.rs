@@ -13,6 +13,8 @@ use crate::model::kind::{Kind, ObjectRef, Origin, Revision};
 use crate::model::observed::{ObjectState, WorktreeBackend};
 use crate::model::process::ProcessIdentity;
 use crate::model::run::{EndReason, ErrorFamily, Liveness, RunStatus, Usage};
+use crate::model::spec::Mode;
+use crate::model::tool::Verb;
 use crate::model::wake::WakeReason;
 
 /// Runs that a listing shows when it names no limit.
@@ -85,7 +87,7 @@ pub struct RunTreeView {
     pub is_dirty: Option<bool>,
 }
 
-/// One run, with everything but its prompt, events and transcript.
+/// One run, with everything but its prompt, output, events and transcript.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RunView {
@@ -147,6 +149,10 @@ pub struct RunView {
     pub log_path: String,
     /// Hex SHA-256 of its prompt.
     pub prompt_sha256: Option<String>,
+    /// What was done in its space.
+    pub mode: Mode,
+    /// The verb that hands in what it owes; none where nothing in particular is owed.
+    pub contract: Option<Verb>,
     /// The life of the daemon that started it.
     pub incarnation: String,
     /// Its process.
@@ -448,6 +454,8 @@ fn run_view(row: &Row<'_>) -> rusqlite::Result<RunView> {
         silence_seconds: row.count("silence_seconds")?,
         log_path: row.get("log_path")?,
         prompt_sha256: row.get("prompt_sha256")?,
+        mode: row.text("mode")?,
+        contract: row.text_opt("contract")?,
         incarnation: row.get("incarnation")?,
         identity: run::identity(row)?,
         cgroup: row.get("cgroup")?,

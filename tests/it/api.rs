@@ -14,7 +14,7 @@ use homeostat::model::id::{ConversationId, RunId};
 use homeostat::model::kind::{Kind, ObjectRef, Revision};
 use homeostat::model::observed::WorktreeBackend;
 use homeostat::model::run::{EndReason, Liveness, RunOrder, RunStatus, Usage};
-use homeostat::model::spec::{AdapterSpec, AdapterType, GitIdentity, OutputFormat};
+use homeostat::model::spec::{AdapterSpec, AdapterType, GitIdentity, Mode, OutputFormat};
 use homeostat::model::wake::{WakeReason, WakeState};
 use homeostat::process::{Presence, identify, is_alive};
 use homeostat::store::{Accept, Admission, AdmitFacts, FirstObjects, RunClose, RunEvent, Store};
@@ -205,6 +205,7 @@ impl Served {
             skills: Vec::new(),
             space: wake.space,
             space_name: "desk".to_owned(),
+            mode: Mode::Chat,
             conversation: ConversationId::main_of(wake.space),
             ticket: None,
             adapter_name: "echo".to_owned(),
@@ -236,6 +237,7 @@ impl Served {
             credential_source: "none".to_owned(),
             backend: WorktreeBackend::Git,
             log_path: "/nowhere".to_owned(),
+            contract: None,
             now: now(),
         };
         let admission = self

@@ -8,7 +8,8 @@ use homeostat::model::kind::{Kind, Metadata, ObjectRef, Origin, Resource};
 use homeostat::model::spec::{
     AdapterSpec, AdapterType, AgentBudget, AgentSpec, BudgetPolicySpec, BudgetScope,
     BudgetScopeKind, Concurrency, DispatchSpec, Enforcement, FirstRevision, FleetSpec, Lifecycle,
-    OutputFormat, Overlap, Priority, RepoSpec, ScheduleSpec, SpaceSpec, TicketSpec, WorkspaceSpec,
+    Mode, OutputFormat, Overlap, Priority, RepoSpec, ScheduleSpec, SpaceSpec, TicketSpec,
+    WorkspaceSpec,
 };
 use homeostat::model::units::{Money, Name};
 use proptest::prelude::{Strategy, any, prop};
@@ -214,6 +215,7 @@ fn put_spaces(catalog: &mut Catalog, shape: &Shape, repos: &[Name]) {
             agents: agents.iter().take(serving).cloned().collect(),
             repos: (allowed > 3).then(|| repos.iter().skip(allowed % 4).cloned().collect()),
             base_branch: None,
+            mode: Mode::default(),
         };
         put(
             &mut catalog.spaces,

@@ -72,6 +72,7 @@ impl Recording {
             last_error: fold.last_error(),
             reply: &reply,
             has_changed_tree: false,
+            contract: None,
             silence: Duration::from_secs(900),
         });
         writeln!(shown, "usage   {:?}", fold.usage()).expect("memory");

@@ -66,7 +66,12 @@ pub async fn runs(store: &Store, query: &RunQuery) -> Result<RunList, Failure> {
 /// # Errors
 /// When there is none, or more than one.
 pub async fn run(store: &Store, id: &str) -> Result<Run, Failure> {
-    record(store, id).await.map(shown)
+    let record = record(store, id).await?;
+    let output = store.output_of(record.id).await?;
+    Ok(Run {
+        output,
+        ..shown(record)
+    })
 }
 
 /// The wake whose run will have an id that is, or begins with, `id`.
@@ -219,6 +224,7 @@ pub(super) fn shown(run: RunView) -> Run {
         error_code: run.error_code,
         end_reason: run.end_reason,
         stop_requested: run.stop_requested,
+        output: None,
         summary: run.summary,
         adapter: run.adapter,
         model: run.model,

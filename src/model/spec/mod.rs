@@ -17,7 +17,7 @@ pub use fleet::{
     BudgetPolicySpec, BudgetScope, BudgetScopeKind, Concurrency, Enforcement, FirstRevision,
     FleetSpec, Prune, RepoSpec, WorkspaceSpec,
 };
-pub use space::SpaceSpec;
+pub use space::{Mode, SpaceSpec};
 pub use work::{DispatchSpec, Overlap, Priority, ScheduleSpec, TicketSpec};
 
 use super::kind::Kind;
@@ -56,7 +56,6 @@ pub const fn reserved_fields(kind: Kind) -> &'static [&'static str] {
             "reportsTo",
         ],
         Kind::Space => &[
-            "mode",
             "pullRequest",
             "autonomy",
             "checker",

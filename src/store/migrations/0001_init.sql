@@ -265,6 +265,10 @@ CREATE TABLE runs (
   log_path               TEXT    NOT NULL,
   prompt                 TEXT,              -- exactly as it was sent
   prompt_sha256          TEXT,
+  -- What it was to deliver, and what it did.
+  mode                   TEXT    NOT NULL CHECK (mode IN ('chat', 'plan')),
+  contract               TEXT    CHECK (contract IN ('get_messages', 'remember', 'recall', 'submit_plan')),  -- the verb that hands in what is owed; NULL: nothing is
+  output_json            TEXT,              -- what was handed in: the arguments of that call
   -- The process. Stored before the agent is released.
   incarnation            TEXT    NOT NULL,  -- the daemon's life that started it
   pid                    INTEGER,
@@ -348,6 +352,32 @@ CREATE TABLE transcripts (
   run  TEXT NOT NULL PRIMARY KEY REFERENCES runs (id),
   json TEXT NOT NULL
 ) STRICT;
+
+-- Memory ----------------------------------------------------------------------------------------
+
+-- What agents of a workspace noted for later runs. A fact is never edited: a newer one with its key
+-- supersedes it.
+CREATE TABLE facts (
+  seq           INTEGER PRIMARY KEY AUTOINCREMENT,
+  workspace     TEXT    NOT NULL,
+  key           TEXT    NOT NULL,
+  text          TEXT    NOT NULL,
+  agent         TEXT    NOT NULL,
+  run           TEXT    NOT NULL REFERENCES runs (id),  -- where it was learned
+  superseded_by INTEGER REFERENCES facts (seq),         -- NULL: it is current
+  created_at    TEXT    NOT NULL
+) STRICT;
+CREATE INDEX facts_current ON facts (workspace, key) WHERE superseded_by IS NULL;
+
+CREATE TRIGGER facts_are_never_edited
+BEFORE UPDATE OF seq, workspace, key, text, agent, run, created_at ON facts
+BEGIN SELECT RAISE(ABORT, 'a fact is never edited'); END;
+CREATE TRIGGER facts_are_superseded_once BEFORE UPDATE OF superseded_by ON facts
+WHEN OLD.superseded_by IS NOT NULL
+BEGIN SELECT RAISE(ABORT, 'the fact is superseded already'); END;
+
+-- The words of the current facts, by `facts.seq`.
+CREATE VIRTUAL TABLE fact_words USING fts5 (key, text, tokenize = 'porter unicode61');
 
 -- Work ------------------------------------------------------------------------------------------
 

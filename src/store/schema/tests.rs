@@ -12,8 +12,9 @@ use crate::model::event::{AgentEvent, DomainEventType, UsageReport};
 use crate::model::kind::Kind;
 use crate::model::observed::{TreePhase, WorktreeBackend};
 use crate::model::run::{EndReason, ErrorFamily, Liveness, RunStatus};
-use crate::model::spec::{BudgetScopeKind, Priority};
+use crate::model::spec::{BudgetScopeKind, Mode, Priority};
 use crate::model::ticket::TicketStatus;
+use crate::model::tool::Verb;
 use crate::model::wake::{WakeReason, WakeState};
 use crate::store::close::Pricing;
 use crate::store::message::AuthorKind;
@@ -78,6 +79,7 @@ fn expected() -> BTreeMap<&'static str, Vec<String>> {
         ("holds.subject_kind", names::<SubjectKind>()),
         ("incidents.kind", names::<IncidentKind>()),
         ("incidents.scope_kind", names::<BudgetScopeKind>()),
+        ("ledger.is_estimated", flag()),
         ("messages.author_kind", names::<AuthorKind>()),
         ("objects.kind", names::<Kind>()),
         ("outbox.type", names::<DomainEventType>()),
@@ -89,8 +91,10 @@ fn expected() -> BTreeMap<&'static str, Vec<String>> {
         ("run_trees.start_is_dirty", flag()),
         ("runs.end_reason", names::<EndReason>()),
         ("runs.error_family", names::<ErrorFamily>()),
+        ("runs.contract", names::<Verb>()),
         ("runs.is_settled", flag()),
         ("runs.liveness", names::<Liveness>()),
+        ("runs.mode", names::<Mode>()),
         ("runs.pricing", names::<Pricing>()),
         ("runs.status", names::<RunStatus>()),
         ("runs.stop_requested", names::<EndReason>()),

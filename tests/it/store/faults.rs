@@ -14,8 +14,11 @@ use homeostat::model::process::ProcessIdentity;
 use homeostat::model::run::{EndReason, Liveness};
 use homeostat::model::spec::BudgetScopeKind;
 use homeostat::model::ticket::TicketStatus;
+use homeostat::model::tool::Verb;
 use homeostat::model::units::Money;
-use homeostat::store::{Author, Delivery, NewMessage, RunEvent, Salvage, Store};
+use homeostat::store::{
+    AdmitFacts, Author, Delivery, NewFact, NewMessage, RunEvent, Salvage, Store,
+};
 
 use super::world::{
     World, accept_into, assert_same, at, close, dump, facts, fleet, order, provision, reference,
@@ -133,11 +136,27 @@ async fn run(teller: Teller<'_>) {
         Some(retry)
     };
     let by = || "grace".to_owned();
-    tell!(teller, store.admit(&order, facts(20)));
+    let facts = || AdmitFacts {
+        contract: Some(Verb::SubmitPlan),
+        ..facts(20)
+    };
+    let fact = |text: &str| NewFact {
+        workspace: uid("acme"),
+        key: "port".to_owned(),
+        text: text.to_owned(),
+        agent: uid("ada"),
+        run,
+        created_at: at(22),
+    };
+    let plan = || serde_json::json!({ "plan": "Do it." });
+    tell!(teller, store.admit(&order, facts()));
     tell!(teller, store.store_identity(run, identity(), None));
     tell!(teller, store.store_prompt(run, "prompt".to_owned()));
     tell!(teller, store.mark_running(run, at(21)));
     tell!(teller, store.append_events(run, events()));
+    tell!(teller, store.remember(fact("It is 4000.")));
+    tell!(teller, store.remember(fact("It is 5000.")));
+    tell!(teller, store.hand_in(run, Verb::SubmitPlan, plan()));
     tell!(teller, store.set_liveness(run, Liveness::Looping));
     tell!(
         teller,

@@ -9,4 +9,5 @@ mod observed;
 mod revisions;
 mod runs;
 mod status;
+mod tools;
 mod world;

@@ -11,7 +11,7 @@ use homeostat::model::id::{ConversationId, RunId, Uid, WakeId, WorktreeId};
 use homeostat::model::kind::{Kind, ObjectRef, Origin, Revision};
 use homeostat::model::observed::{TreePhase, Worktree, WorktreeBackend};
 use homeostat::model::run::{EndReason, Liveness, RunOrder, RunStatus, RunTree, Usage};
-use homeostat::model::spec::{AdapterSpec, AdapterType, GitIdentity, OutputFormat, Priority};
+use homeostat::model::spec::{AdapterSpec, AdapterType, GitIdentity, Mode, OutputFormat, Priority};
 use homeostat::model::wake::{Wake, WakeReason};
 use homeostat::store::{Accept, Accepted, AdmitFacts, FirstObjects, RunClose, Store, StoreError};
 use jiff::Timestamp;
@@ -228,6 +228,7 @@ pub(super) fn order_without_trees(wake: &Wake) -> RunOrder {
         skills: Vec::new(),
         space: wake.space,
         space_name: "room".to_owned(),
+        mode: Mode::Chat,
         conversation: wake.conversation,
         ticket: wake.ticket,
         adapter_name: "script".to_owned(),
@@ -262,6 +263,7 @@ pub(super) fn facts(second: i64) -> AdmitFacts {
         credential_source: "adapter".to_owned(),
         backend: WorktreeBackend::Reflink,
         log_path: "/data/runs/x.ndjson".to_owned(),
+        contract: None,
         now: at(second),
     }
 }

@@ -54,7 +54,9 @@ const LAYERS: &[Layer] = &[
     layer(2, "shim", &["model", "process", "sandbox"]),
     layer(2, "worktree", &["model", "clock", "git", "process", "sandbox"]),
     layer(2, "host", &["model", "git", "process", "sandbox", "worktree"]),
-    layer(2, "gateway", &["model", "clock", "git", "guard", "credential", "redact", "price"]),
+    layer(2, "gateway", &[
+        "model", "clock", "git", "guard", "credential", "redact", "price", "tool",
+    ]),
     layer(2, "tool", &["model", "clock", "guard", "sandbox"]),
     layer(2, "harness", &["model", "clock", "guard", "tool"]),
     layer(2, "adapter", &[
