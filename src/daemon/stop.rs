@@ -96,7 +96,7 @@ impl Daemon {
     /// Ends the live runs, to be tried again at the next start, and then everything else.
     pub async fn stop(self) -> Ended {
         self.handle.drain();
-        self.runs.stop_all(EndReason::DaemonShutdown);
+        self.runs.close(EndReason::DaemonShutdown);
         self.drained(CLOSE).await;
         self.tracker.cancel();
         let stuck = self.tracker.wait(REST).await;
