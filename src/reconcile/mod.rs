@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use self::revision::{Outcome, SourceAnswer, SourceStatus};
 use crate::clock::{Clock, IdSource};
-use crate::execute::Executor;
+use crate::execute::{Executor, STALE_PAUSE, Submitted};
 use crate::model::action::{Action, Plan};
 use crate::model::desired::Catalog;
 use crate::model::kind::Revision;
@@ -313,9 +313,8 @@ impl Reconciler {
         now: Timestamp,
     ) -> Result<(), ReconcileError> {
         let mut wake_at = plan.wake_at;
-        let mut is_changed = false;
         for action in plan.actions {
-            if in_flight.contains(&action.key()) {
+            if in_flight.contains(&action.lane()) {
                 continue;
             }
             if let Some(until) = waits_until(observed, &action, now) {
@@ -326,10 +325,11 @@ impl Reconciler {
                 .backoffs
                 .get(&action.key())
                 .map_or(0, |last| last.failures);
-            is_changed |= self.executor.submit(action, failures).await?;
-        }
-        if is_changed {
-            self.handle.trigger("acted");
+            match self.executor.submit(action, failures).await? {
+                Submitted::Begun => {}
+                Submitted::Settled => self.handle.trigger("acted"),
+                Submitted::Stale => self.handle.request_pass_in(STALE_PAUSE, "older rows"),
+            }
         }
         if let Some(at) = wake_at {
             let delay = Duration::try_from(at.duration_since(now)).unwrap_or(Duration::ZERO);
@@ -341,6 +341,5 @@ impl Reconciler {
 
 /// Until when an action that failed lately is left alone.
 fn waits_until(observed: &Observed, action: &Action, now: Timestamp) -> Option<Timestamp> {
-    let backoff = observed.backoffs.get(&action.key())?;
-    backoff.not_before.filter(|until| *until > now)
+    observed.backoffs.get(&action.key())?.waits_until(now)
 }
