@@ -122,6 +122,11 @@ impl Executor {
         &self.shared.runs
     }
 
+    /// Where its tasks are.
+    pub fn tracker(&self) -> &Tracker {
+        &self.shared.tracker
+    }
+
     /// The lanes of the background actions that have not ended.
     pub fn in_flight(&self) -> BTreeSet<String> {
         self.shared.in_flight().clone()
