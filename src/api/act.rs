@@ -154,8 +154,8 @@ pub(super) async fn stop(
         let because = format!("stopped by {by} before it started");
         let effect = store.cancel_wake(wake, because, now).await?;
         if !matches!(effect, Effect::Stale(_)) {
-            audit(&control, peer, "stop", &id).await?;
             (control.levers().trigger)("wake dropped");
+            audit(&control, peer, "stop", &id).await?;
             return Ok(Json(Empty {}));
         }
         // It has started meanwhile.
@@ -165,11 +165,11 @@ pub(super) async fn stop(
         return Err(Failure::refused(format!("run {id} is about to start")));
     };
     require(store.request_stop(run.id, reason, by, now).await?)?;
-    audit(&control, peer, "stop", &run.id.to_string()).await?;
     if !(control.levers().stop)(run.id, reason) {
         // No task of this daemon drives it: the next pass reaps it.
         (control.levers().trigger)("stop requested");
     }
+    audit(&control, peer, "stop", &run.id.to_string()).await?;
     Ok(Json(Empty {}))
 }
 
@@ -234,6 +234,13 @@ pub(super) async fn reconcile(
     control.store().forget_failures().await?;
     (control.levers().reconcile)();
     Ok(Json(Empty {}))
+}
+
+/// Makes the loop look at its rows and at the emergency stop's file, and nothing else: what failed
+/// goes on waiting. It changes nothing, so that no record of it is kept.
+pub(super) async fn poke(State(control): State<Control>) -> Json<Empty> {
+    (control.levers().trigger)("poked");
+    std::future::ready(Json(Empty {})).await
 }
 
 /// Lets a held revision pass. It is named by its id, or the beginning of one.

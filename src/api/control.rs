@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
@@ -28,6 +29,17 @@ pub struct SourceReport {
     pub is_ok: bool,
     /// In words.
     pub message: String,
+    /// Since when an answer of it is waited for; none while none is.
+    pub waiting_since: Option<Timestamp>,
+}
+
+/// How the loop is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pulse {
+    /// Whether it turns as often as it should.
+    pub is_ok: bool,
+    /// How long ago it last went round whole.
+    pub since_last_pass: Duration,
 }
 
 /// The daemon's levers. A row is always written before one is pulled, so that a lever that moves
@@ -41,6 +53,8 @@ pub struct Levers {
     pub stop: Box<dyn Fn(RunId, EndReason) -> bool + Send + Sync>,
     /// How the source is.
     pub source: Box<dyn Fn() -> SourceReport + Send + Sync>,
+    /// How the loop is.
+    pub pulse: Box<dyn Fn() -> Pulse + Send + Sync>,
 }
 
 impl fmt::Debug for Levers {

@@ -610,6 +610,11 @@ pub struct Health {
     pub store: String,
     /// The source: `ok`, or what is wrong with its latest revision.
     pub source: String,
+    /// Since when an answer of the source is waited for; absent while none is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source_waiting_since: Option<Timestamp>,
+    /// How many seconds ago the reconcile loop last went round whole.
+    pub last_pass_secs_ago: u64,
     /// The sandbox's state and reason.
     pub sandbox: String,
     /// How worktrees are made.

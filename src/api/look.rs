@@ -45,7 +45,7 @@ pub(super) async fn health(State(control): State<Control>) -> Response {
 
 async fn examine(control: &Control) -> Health {
     let revisions = control.store().revisions(REVISIONS).await;
-    let source = (control.levers().source)();
+    let (source, pulse) = ((control.levers().source)(), (control.levers().pulse)());
     let facts = control.facts();
     let store = match &revisions {
         Ok(_) => "ok".to_owned(),
@@ -53,11 +53,13 @@ async fn examine(control: &Control) -> Health {
     };
     let serving = revisions.iter().flatten().find(|it| it.is_current);
     Health {
-        is_healthy: revisions.is_ok() && source.is_ok,
+        is_healthy: revisions.is_ok() && source.is_ok && pulse.is_ok,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         revision: serving.map(|it| it.revision.clone()),
         store,
         source: source.message,
+        source_waiting_since: source.waiting_since,
+        last_pass_secs_ago: pulse.since_last_pass.as_secs(),
         sandbox: facts.sandbox.clone(),
         worktree_backend: facts.worktree_backend,
     }

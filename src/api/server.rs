@@ -86,6 +86,7 @@ fn router(control: Control) -> Router {
         .route("/v1/messages", post(act::message))
         .route("/v1/agents/{agent}/pause", post(act::pause))
         .route("/v1/agents/{agent}/resume", post(act::resume))
+        .route("/v1/poke", post(act::poke))
         .route("/v1/reconcile", post(act::reconcile))
         .route("/v1/revisions/{revision}/approve", post(act::approve))
         .route("/v1/why", get(look::why))

@@ -10,24 +10,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::lock::{DataDirLock, LockError};
-use crate::api::control::{Control, Facts, Levers, SourceReport};
+use crate::api::control::{Control, Facts, Levers, Pulse, SourceReport};
 use crate::api::server::{self, ServeError};
 use crate::clock::{Clock, IdSource, RandomIds, SystemClock};
 use crate::config::{Resolved, SourceSetting};
-use crate::dispatch::{OnChange, RunSettings, Runs};
+use crate::dispatch::{OnChange, RunSettings, Runs, built_in_prices};
 use crate::execute::{self, Executor};
 use crate::gateway::{self, GatewayError};
 use crate::manifest;
 use crate::model::observed::WorktreeBackend;
 use crate::model::worktree::UserIds;
-use crate::price::PriceTable;
 use crate::reconcile::{
     self, Handle, Outcome, ReconcileError, Reconciler, SourceAnswer, SourceStatus,
 };
 use crate::sandbox::{self, IdentityError, RunIdentity, SandboxState};
 use crate::source::{Source, WatchOptions, Watcher};
 use crate::store::{OpenError, Store};
-use crate::task::{TaskError, Tracker, blocking};
+use crate::task::{self, TaskError, Tracker, blocking};
 use crate::worktree::layout::Layout;
 use crate::worktree::probe::{self, Refusal};
 use crate::worktree::reason::ReasonCode;
@@ -35,6 +34,10 @@ use crate::worktree::trash;
 
 /// What an agent gets between TERM and KILL.
 const GRACE: Duration = Duration::from_secs(3);
+/// What a pass may take before the loop counts as stuck.
+const PASS_MAX: Duration = Duration::from_secs(60);
+/// What the source may take to answer before it counts as silent.
+const ANSWER_MAX: Duration = Duration::from_secs(30);
 /// How many names the background deletion removes before it lets others have the disk.
 const PURGE_NAMES: usize = 2_000;
 /// How often the background deletion looks for more.
@@ -47,9 +50,11 @@ pub struct Daemon {
     pub(super) handle: Handle,
     pub(super) runs: Runs,
     pub(super) tracker: Tracker,
+    /// The loop; none once its end was noticed.
+    pub(super) reconcile: Option<task::Handle<()>>,
+    pub(super) lock: DataDirLock,
     source: SourceStatus,
     banner: String,
-    _lock: DataDirLock,
     _watcher: Watcher,
 }
 
@@ -180,16 +185,17 @@ impl Daemon {
             handle,
             ..
         } = parts;
-        drop(tracker.spawn("reconcile", reconciler.run(tracker.child_token())));
+        let reconcile = tracker.spawn("reconcile", reconciler.run(tracker.child_token()));
         drop(tracker.spawn("purge", purge(host.layout, tracker.child_token())));
         Ok(Self {
             store,
             handle,
             runs,
             tracker,
+            reconcile: Some(reconcile),
+            lock,
             source: status,
             banner,
-            _lock: lock,
             _watcher: watcher,
         })
     }
@@ -242,7 +248,7 @@ impl Parts {
             path,
             variables,
         } = surroundings;
-        let prices = blocking("load prices", || PriceTable::embedded(&[])).await?;
+        let prices = blocking("load prices", built_in_prices).await?;
         let settings = RunSettings {
             program,
             data_dir: config.client.data_dir.clone(),
@@ -254,7 +260,7 @@ impl Parts {
             sandbox: host.sandbox.clone(),
             backend: config.worktree_backend,
             models: gateway::Client::new(&self.tracker)?,
-            prices: Arc::new(prices),
+            prices,
             incarnation: self.ids.mint().to_string(),
             grace: GRACE,
         };
@@ -318,7 +324,7 @@ impl Parts {
             Arc::clone(&self.clock),
             Arc::clone(&self.ids),
             facts,
-            levers(&self.handle, runs, source),
+            self.levers(config, runs, source),
             self.tracker.child_token(),
         )
     }
@@ -333,22 +339,34 @@ impl Parts {
         Watcher::start(source.clone(), manifest::is_manifest_path, options, hint)
             .map_err(BootError::Watch)
     }
-}
 
-/// What the API may pull.
-fn levers(handle: &Handle, runs: &Runs, source: &SourceStatus) -> Levers {
-    let (triggered, asked) = (handle.clone(), handle.clone());
-    let (runs, source) = (runs.clone(), source.clone());
-    Levers {
-        trigger: Box::new(move |reason| triggered.trigger(reason)),
-        reconcile: Box::new(move || asked.reconcile_now()),
-        stop: Box::new(move |run, reason| runs.stop(run, reason)),
-        source: Box::new(move || report(&source.answer())),
+    /// What the API may pull.
+    fn levers(&self, config: &Resolved, runs: &Runs, source: &SourceStatus) -> Levers {
+        let handle = || self.handle.clone();
+        let (triggered, asked, turning) = (handle(), handle(), handle());
+        let (runs, source, clock) = (runs.clone(), source.clone(), Arc::clone(&self.clock));
+        // Without a reason it goes round every so often, a little later now and then.
+        let round_max = config.resync + config.resync / 10 + PASS_MAX;
+        Levers {
+            trigger: Box::new(move |reason| triggered.trigger(reason)),
+            reconcile: Box::new(move || asked.reconcile_now()),
+            stop: Box::new(move |run, reason| runs.stop(run, reason)),
+            source: Box::new(move || report(&source.answer(), clock.monotonic())),
+            pulse: Box::new(move || {
+                let since_last_pass = turning.since_last_pass();
+                Pulse {
+                    is_ok: since_last_pass <= round_max,
+                    since_last_pass,
+                }
+            }),
+        }
     }
 }
 
 /// How the source is, in words.
-fn report(answer: &SourceAnswer) -> SourceReport {
+fn report(answer: &SourceAnswer, now: Duration) -> SourceReport {
+    let waiting = answer.waiting;
+    let late = waiting.filter(|it| now.saturating_sub(it.since_monotonic) > ANSWER_MAX);
     let (is_ok, message) = match (&answer.failure, &answer.attempted) {
         (Some(failure), _) => (false, format!("unreadable: {failure}")),
         (None, None) => (false, "not read yet".to_owned()),
@@ -364,7 +382,15 @@ fn report(answer: &SourceAnswer) -> SourceReport {
             format!("{} held; the last good one serves on", revision.short()),
         ),
     };
-    SourceReport { is_ok, message }
+    let message = match late {
+        Some(late) => format!("no answer since {}; before that: {message}", late.since),
+        None => message,
+    };
+    SourceReport {
+        is_ok: is_ok && late.is_none(),
+        message,
+        waiting_since: waiting.map(|it| it.since),
+    }
 }
 
 /// The data directory can be passed through by the run user, and listed by nobody.

@@ -23,6 +23,15 @@ pub fn die_at(point: CrashPoint, nth: u32) {
     });
 }
 
+/// From now on the task panics that passes `point` for the `nth` time, from 1.
+pub fn panic_at(point: CrashPoint, nth: u32) {
+    let passes = AtomicU32::new(0);
+    crash::install(move |passed| {
+        let is_due = passed == point && passes.fetch_add(1, Ordering::Relaxed) + 1 == nth;
+        assert!(!is_due, "told to panic at {point}");
+    });
+}
+
 /// A daemon that is started after this has its `nth` write, from 1, fail once.
 pub fn fail_write(nth: u64) {
     FAILING_WRITE.store(nth, Ordering::Relaxed);

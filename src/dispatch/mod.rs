@@ -21,5 +21,5 @@ mod tools;
 pub mod transcript;
 
 pub use log::LogError;
-pub use registry::{DispatchError, OnChange, RunSettings, Runs, Started};
+pub use registry::{DispatchError, OnChange, RunSettings, Runs, Started, built_in_prices};
 pub use tools::RecordTools;

@@ -56,6 +56,11 @@ pub struct RunSettings {
     pub grace: Duration,
 }
 
+/// The prices that hold where no Adapter says otherwise. Decoding them takes a moment.
+pub fn built_in_prices() -> Arc<PriceTable> {
+    Arc::new(PriceTable::embedded(&[]))
+}
+
 /// Whether a wake became a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Started {
@@ -100,7 +105,14 @@ pub(super) struct Shared {
     pub(super) tracker: Tracker,
     pub(super) settings: RunSettings,
     pub(super) on_change: OnChange,
-    live: Mutex<BTreeMap<RunId, watch::Sender<Option<EndReason>>>>,
+    live: Mutex<Live>,
+}
+
+/// What runs, and whether more may.
+#[derive(Default)]
+struct Live {
+    runs: BTreeMap<RunId, watch::Sender<Option<EndReason>>>,
+    is_closed: bool,
 }
 
 impl fmt::Debug for Runs {
@@ -120,7 +132,7 @@ impl Runs {
         settings: RunSettings,
         on_change: OnChange,
     ) -> Self {
-        let live = Mutex::new(BTreeMap::new());
+        let live = Mutex::new(Live::default());
         let shared = Shared {
             store,
             clock,
@@ -136,7 +148,7 @@ impl Runs {
 
     /// The runs that a task of this daemon drives.
     pub fn attached(&self) -> BTreeSet<RunId> {
-        self.shared.live().keys().copied().collect()
+        self.shared.live().runs.keys().copied().collect()
     }
 
     /// Claims the order's wake and starts its run. The task is registered before the row is
@@ -147,10 +159,16 @@ impl Runs {
     pub async fn start(&self, order: RunOrder) -> Result<Started, DispatchError> {
         let run = order.run;
         let (stop, stopped) = watch::channel(None);
-        if self.shared.live().contains_key(&run) {
-            return Ok(Started::Run);
+        {
+            let mut live = self.shared.live();
+            if live.runs.contains_key(&run) {
+                return Ok(Started::Run);
+            }
+            if live.is_closed {
+                return Ok(Started::Refused("the daemon is stopping".to_owned()));
+            }
+            live.runs.insert(run, stop);
         }
-        self.shared.live().insert(run, stop);
         let registered = Registered {
             shared: Arc::clone(&self.shared),
             run,
@@ -199,23 +217,26 @@ impl Runs {
     /// nothing.
     pub fn stop(&self, run: RunId, reason: EndReason) -> bool {
         let live = self.shared.live();
-        let Some(stop) = live.get(&run) else {
-            return false;
-        };
-        stop.send_if_modified(|current| {
-            let is_first = current.is_none();
-            current.get_or_insert(reason);
-            is_first
-        });
-        true
+        let stop = live.runs.get(&run);
+        stop.inspect(|stop| ask(stop, reason)).is_some()
     }
 
-    /// Asks every run to end.
-    pub fn stop_all(&self, reason: EndReason) {
-        for run in self.attached() {
-            self.stop(run, reason);
-        }
+    /// Lets no run start any more, and asks every one that did to end: none slips in between, also
+    /// not one that a pass in progress is starting.
+    pub fn close(&self, reason: EndReason) {
+        let mut live = self.shared.live();
+        live.is_closed = true;
+        live.runs.values().for_each(|stop| ask(stop, reason));
     }
+}
+
+/// Sets why a run is to end, unless that is set.
+fn ask(stop: &watch::Sender<Option<EndReason>>, reason: EndReason) {
+    stop.send_if_modified(|current| {
+        let is_first = current.is_none();
+        current.get_or_insert(reason);
+        is_first
+    });
 }
 
 impl RunSettings {
@@ -230,7 +251,7 @@ impl RunSettings {
 
 impl Shared {
     /// A short section without an await; each change of the map is one call.
-    fn live(&self) -> MutexGuard<'_, BTreeMap<RunId, watch::Sender<Option<EndReason>>>> {
+    fn live(&self) -> MutexGuard<'_, Live> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -253,7 +274,7 @@ pub(super) struct Registered {
 
 impl Drop for Registered {
     fn drop(&mut self) {
-        self.shared.live().remove(&self.run);
+        self.shared.live().runs.remove(&self.run);
         (self.shared.on_change)("run ended");
     }
 }

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use super::Attempt;
 use crate::dispatch::DispatchError;
 use crate::model::chain::chain;
-use crate::model::observed::Backoff;
+use crate::model::observed::{BACKOFF_MAX, Backoff};
 use crate::store::StoreError;
 use crate::task::TaskError;
 
@@ -58,10 +58,6 @@ pub enum ExecuteError {
 
 /// First wait after a failure; it doubles (design §4).
 const BACKOFF_FIRST: Duration = Duration::from_secs(1);
-/// The longest wait (design §4).
-const BACKOFF_MAX: Duration = Duration::from_secs(300);
-/// Wait after acting on older rows: the next plan is likely right.
-const STALE: Duration = Duration::from_millis(50);
 
 impl ExecuteError {
     /// What it means for the next try.
@@ -93,20 +89,20 @@ impl ExecuteError {
 }
 
 /// The wait that follows. It grows with the failures and varies with the key, so that what failed
-/// together does not come back together.
-pub(super) fn backoff(error: &ExecuteError, attempt: &Attempt, now: Timestamp) -> Backoff {
+/// together does not come back together. None where nothing failed: the plan was of older rows.
+pub(super) fn backoff(error: &ExecuteError, attempt: &Attempt, now: Timestamp) -> Option<Backoff> {
     let wait = match error.class() {
-        ErrorClass::Stale => Some(STALE),
+        ErrorClass::Stale => return None,
         ErrorClass::Transient | ErrorClass::Bug => Some(jittered(attempt.failures, &attempt.key)),
         ErrorClass::Terminal => None,
     };
-    Backoff {
+    Some(Backoff {
         failures: attempt.failures.saturating_add(1),
         not_before: wait.map(|wait| now.saturating_add(wait).unwrap_or(Timestamp::MAX)),
         generation: attempt.generation,
         code: error.code().to_owned(),
         message: chain(error),
-    }
+    })
 }
 
 /// Half to all of the exponential wait, by a hash of what waits.
@@ -137,6 +133,18 @@ mod tests {
     }
 
     #[test]
+    fn acting_on_older_rows_is_no_failure() {
+        let attempt = Attempt {
+            key: "k".to_owned(),
+            generation: 3,
+            failures: 2,
+        };
+        let what = "the wake is claimed".to_owned();
+        let stale = ExecuteError::Stale { what };
+        assert_eq!(backoff(&stale, &attempt, Timestamp::UNIX_EPOCH), None);
+    }
+
+    #[test]
     fn a_terminal_error_waits_for_the_spec() {
         let error = ExecuteError::Worktree {
             code: "reflinkUnsupported".to_owned(),
@@ -150,7 +158,7 @@ mod tests {
             generation: 3,
             failures: 0,
         };
-        let backoff = backoff(&error, &attempt, Timestamp::UNIX_EPOCH);
+        let backoff = backoff(&error, &attempt, Timestamp::UNIX_EPOCH).unwrap();
         assert_eq!(
             (backoff.not_before, backoff.failures, backoff.generation),
             (None, 1, 3)

@@ -2,7 +2,8 @@
 //! error is classified and recorded under the action's key, and the next pass plans again.
 //!
 //! What is only rows is done at once, in the plan's order. What touches disk or processes runs in
-//! the background, one at a time per key; a pass that plans it again meanwhile changes nothing.
+//! the background, one at a time per lane ([`Action::lane`]): a pass that plans it again meanwhile
+//! changes nothing, and what undoes it waits for its end.
 
 mod failure;
 mod trees;
@@ -11,6 +12,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::Semaphore;
 
@@ -19,6 +21,7 @@ pub use failure::{ErrorClass, ExecuteError};
 use crate::clock::Clock;
 use crate::dispatch::{OnChange, Runs, Started};
 use crate::model::action::Action;
+use crate::model::chain::chain;
 use crate::model::crash::{CrashPoint, crash_point};
 use crate::model::id::RunId;
 use crate::model::observed::WorktreeBackend;
@@ -45,6 +48,21 @@ pub struct Settings {
     /// Where relative repo sources start.
     pub source_base: PathBuf,
 }
+
+/// What became of an action that was handed over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Submitted {
+    /// It goes on in the background, and says when it ends; or its lane is taken, and what takes it
+    /// says so.
+    Begun,
+    /// It is done, or its failure is on record: another plan may differ.
+    Settled,
+    /// It was planned against older rows: nothing is done, and the next plan is likely right.
+    Stale,
+}
+
+/// Pause before planning again what was planned against older rows.
+pub const STALE_PAUSE: Duration = Duration::from_millis(50);
 
 /// Performs actions. Clones share what is in flight.
 #[derive(Clone)]
@@ -104,74 +122,81 @@ impl Executor {
         &self.shared.runs
     }
 
-    /// The keys of the background actions that have not ended.
+    /// Where its tasks are.
+    pub fn tracker(&self) -> &Tracker {
+        &self.shared.tracker
+    }
+
+    /// The lanes of the background actions that have not ended.
     pub fn in_flight(&self) -> BTreeSet<String> {
         self.shared.in_flight().clone()
     }
 
-    /// Performs or begins the action; whether rows have changed by the time this returns.
-    /// `failures` is how often in a row it has failed before.
+    /// Performs or begins the action. `failures` is how often in a row it has failed before.
     ///
     /// # Errors
     /// When a failure could not be recorded.
-    pub async fn submit(&self, action: Action, failures: u32) -> Result<bool, StoreError> {
+    pub async fn submit(&self, action: Action, failures: u32) -> Result<Submitted, StoreError> {
         if is_background(&action) {
             self.begin(action, failures);
-            return Ok(false);
+            return Ok(Submitted::Begun);
         }
         let attempt = Attempt::of(&action, failures);
         tracing::debug!(action = attempt.key, "act");
         let result = self.perform(action).await;
-        let is_done = result.is_ok();
-        self.settle(&attempt, result).await?;
-        Ok(is_done)
+        self.settle(&attempt, result).await
     }
 
-    /// Begins a background action unless it is in flight already.
+    /// Begins a background action unless its lane is taken.
     fn begin(&self, action: Action, failures: u32) {
-        let attempt = Attempt::of(&action, failures);
-        if !self.shared.in_flight().insert(attempt.key.clone()) {
+        let (attempt, lane) = (Attempt::of(&action, failures), action.lane());
+        if !self.shared.in_flight().insert(lane.clone()) {
             return;
         }
         let landing = Landing {
             shared: Arc::clone(&self.shared),
-            key: attempt.key.clone(),
+            lane,
         };
         let (this, name) = (self.clone(), attempt.key.clone());
         let task = async move {
             tracing::debug!(action = attempt.key, "act in the background");
             let result = this.perform(action).await;
-            if let Err(error) = this.settle(&attempt, result).await {
-                tracing::error!(
+            match this.settle(&attempt, result).await {
+                Ok(Submitted::Begun | Submitted::Settled) => {}
+                // The landing asks for the next plan: one that is wrong again must not spin.
+                Ok(Submitted::Stale) => tokio::time::sleep(STALE_PAUSE).await,
+                Err(error) => tracing::error!(
                     error = &error as &dyn std::error::Error,
                     "outcome not recorded"
-                );
+                ),
             }
             drop(landing);
         };
         drop(self.shared.tracker.spawn(name, task));
     }
 
-    /// Records the outcome under the action's key.
+    /// Records the outcome under the action's key. What was planned against older rows has not
+    /// failed: it leaves no record, since it may never be planned again.
     async fn settle(
         &self,
         attempt: &Attempt,
         result: Result<(), ExecuteError>,
-    ) -> Result<(), StoreError> {
+    ) -> Result<Submitted, StoreError> {
         let (store, key) = (&self.shared.store, &attempt.key);
-        match result {
-            Ok(()) if attempt.failures > 0 => store.clear_failure(key.clone()).await.map(drop),
-            Ok(()) => Ok(()),
-            Err(error) => {
-                tracing::warn!(
-                    action = key,
-                    error = &error as &dyn std::error::Error,
-                    "failed"
-                );
-                let backoff = failure::backoff(&error, attempt, self.shared.clock.now());
-                store.record_failure(key.clone(), backoff).await
+        let Err(error) = result else {
+            if attempt.failures > 0 {
+                store.clear_failure(key.clone()).await?;
             }
-        }
+            return Ok(Submitted::Settled);
+        };
+        let cause = chain(&error);
+        let Some(backoff) = failure::backoff(&error, attempt, self.shared.clock.now()) else {
+            tracing::info!(action = key, cause, "planned again");
+            return Ok(Submitted::Stale);
+        };
+        tracing::warn!(action = key, error = cause, "failed");
+        store.record_failure(key.clone(), backoff).await?;
+        Ok(Submitted::Settled)
     }
 
     async fn perform(&self, action: Action) -> Result<(), ExecuteError> {
@@ -322,15 +347,18 @@ impl Shared {
     }
 }
 
-/// An action's place in flight, while this lives.
+/// A lane that is taken, while this lives.
 struct Landing {
     shared: Arc<Shared>,
-    key: String,
+    lane: String,
 }
 
 impl Drop for Landing {
     fn drop(&mut self) {
-        self.shared.in_flight().remove(&self.key);
+        self.shared.in_flight().remove(&self.lane);
         (self.shared.on_change)("acted in the background");
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -86,6 +86,7 @@ impl Shared {
             now: self.clock.now(),
         };
         let _permit = self.trees.acquire().await;
+        applied(self.still_wanted(order.worktree).await?)?;
         let made = blocking("provision worktree", move || provision(&layout, &request)).await?;
         let made = made.map_err(|error| refused(&error))?;
         crash_point(CrashPoint::WorktreeMade);
@@ -96,6 +97,19 @@ impl Shared {
             .await?)
     }
 
+    /// Whether the worktree is still to be made: waiting for its turn may have taken long, and a tree
+    /// that is made without a row is one that nothing reclaims.
+    async fn still_wanted(&self, worktree: WorktreeId) -> Result<Effect, ExecuteError> {
+        let row = self.store.worktree(worktree).await?;
+        Ok(match row.map(|row| row.phase) {
+            Some(TreePhase::Provisioning | TreePhase::Ready) => Effect::Unchanged,
+            Some(TreePhase::Reclaiming) => {
+                Effect::Stale(format!("worktree {worktree} is being reclaimed"))
+            }
+            None => Effect::Stale(format!("worktree {worktree} is not recorded")),
+        })
+    }
+
     /// Saves what the worktree holds, moves it to the trash, and forgets it.
     pub(super) async fn reclaim_worktree(
         &self,
@@ -103,8 +117,7 @@ impl Shared {
     ) -> Result<Effect, ExecuteError> {
         let now = self.clock.now();
         applied(self.store.worktree_reclaiming(worktree).await?)?;
-        let rows = self.store.worktrees().await?;
-        let Some(row) = rows.into_iter().find(|row| row.id == worktree) else {
+        let Some(row) = self.store.worktree(worktree).await? else {
             return Ok(Effect::Unchanged);
         };
         let request = ReclaimRequest {

@@ -223,6 +223,33 @@ impl Action {
     }
 }
 
+impl Action {
+    /// Names what the action works on: no two actions of one lane are performed at once. It is the
+    /// action's key, but for a worktree and for a space's root, which are made and reclaimed by
+    /// different actions.
+    pub fn lane(&self) -> String {
+        match self {
+            Self::EnsureSpaceRoot { space, .. } | Self::ReclaimSpaceRoot { space, .. } => {
+                format!("root/{space}")
+            }
+            Self::ProvisionWorktree(order) => format!("worktree/{}", order.worktree),
+            Self::ReclaimWorktree { worktree } => format!("worktree/{worktree}"),
+            Self::StopRun { .. }
+            | Self::ReapRun { .. }
+            | Self::SettleRun { .. }
+            | Self::RecordIncident { .. }
+            | Self::LiftBudgetPause { .. }
+            | Self::AssignTicket { .. }
+            | Self::ChangeTicket(_)
+            | Self::DispatchOnce { .. }
+            | Self::FireSchedule { .. }
+            | Self::CancelWake { .. }
+            | Self::StartRun(_)
+            | Self::FinishDeletion { .. } => self.key(),
+        }
+    }
+}
+
 /// What a hold is about.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -1,6 +1,7 @@
 //! Observed state: what exists at one instant, as rows, disk and processes say.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -178,6 +179,24 @@ pub struct Backoff {
     pub message: String,
 }
 
+/// The longest that a failed action waits for its next try (design §4).
+pub const BACKOFF_MAX: Duration = Duration::from_secs(300);
+
+impl Backoff {
+    /// Until when the action is left alone, if it is at `now`; none also where only a change of the
+    /// spec helps. No wait is longer than [`BACKOFF_MAX`]: a next try that lies further away was set
+    /// by a clock that was put back since, and is due.
+    pub fn waits_until(&self, now: Timestamp) -> Option<Timestamp> {
+        let latest = now.saturating_add(BACKOFF_MAX).unwrap_or(Timestamp::MAX);
+        self.not_before.filter(|at| *at > now && *at <= latest)
+    }
+
+    /// Whether the action is left alone at `now`, for a time or until the spec changes.
+    pub fn waits(&self, now: Timestamp) -> bool {
+        self.not_before.is_none() || self.waits_until(now).is_some()
+    }
+}
+
 /// Everything that the planner reads beside the catalog.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Observed {
@@ -253,5 +272,40 @@ impl Observed {
         self.objects
             .get(reference)
             .filter(|state| state.deletion_requested_at.is_none())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{BACKOFF_MAX, Backoff};
+    use jiff::Timestamp;
+    use std::time::Duration;
+
+    #[test]
+    fn a_clock_that_was_put_back_holds_nothing_for_hours() {
+        let at = |secs| Timestamp::from_second(secs).unwrap();
+        let backoff = |not_before| Backoff {
+            failures: 3,
+            not_before,
+            generation: 1,
+            code: "dispatch".to_owned(),
+            message: "drive a run".to_owned(),
+        };
+        let next = at(10_000);
+        let waiting = backoff(Some(next));
+        let longest = next.saturating_sub(BACKOFF_MAX).unwrap();
+        let earlier = longest.saturating_sub(Duration::from_nanos(1)).unwrap();
+        for (now, until) in [
+            (next, None),
+            (at(9_999), Some(next)),
+            (longest, Some(next)),
+            (earlier, None),
+            (at(0), None),
+        ] {
+            assert_eq!(waiting.waits_until(now), until, "{now}");
+            assert_eq!(waiting.waits(now), until.is_some(), "{now}");
+        }
+        let terminal = backoff(None);
+        assert!(terminal.waits(next) && terminal.waits_until(next).is_none());
     }
 }

@@ -387,8 +387,7 @@ impl<'a> View<'a> {
         }
         let failure = self.observed.backoffs.get(&action.key())?;
         let is_current = failure.generation == action.generation();
-        let waits = failure.not_before.is_none_or(|at| at > self.now);
-        (is_current && waits).then_some(failure)
+        (is_current && failure.waits(self.now)).then_some(failure)
     }
 
     /// What of the wake's agent, space, ticket and cause went away, if anything did.

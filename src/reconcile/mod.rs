@@ -2,129 +2,43 @@
 //!
 //! Level-triggered: a hint says only *that* something may have changed. One pass reads the
 //! accepted catalog and one consistent snapshot of the rows, plans, writes what waits and why, and
-//! hands the actions to the executor. When an action ends, the loop goes round again, until a plan
+//! hands the actions to the executor. The source is read beside the loop, since it may be slow or
+//! never answer: passes go on meanwhile. When an action ends, the loop goes round again, until a plan
 //! is empty. Recovery after a crash is the same road: rows that no task drives are planned away.
 //!
 //! Start with [`Reconciler::run`]; [`revision`] is the way of a commit to the catalog.
 
+mod handle;
 mod observe;
 mod queue;
 mod revision;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-pub use self::revision::{Outcome, SourceAnswer, SourceStatus};
+pub use self::handle::Handle;
+use self::handle::Key;
+use self::revision::Reading;
+pub use self::revision::{Outcome, SourceAnswer, SourceStatus, Waiting};
 use crate::clock::{Clock, IdSource};
-use crate::execute::Executor;
+use crate::execute::{Executor, STALE_PAUSE, Submitted};
 use crate::model::action::{Action, Plan};
 use crate::model::desired::Catalog;
 use crate::model::kind::Revision;
 use crate::model::observed::{Observed, WorktreeBackend};
 use crate::plan::conditions::conditions;
 use crate::plan::{PlanInput, plan};
-use crate::source::Source;
+use crate::source::{Snapshot, Source, SourceError};
 use crate::store::{Store, StoreError};
-use queue::TriggerQueue;
-
-/// The two things that the loop does, each under its own key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Key {
-    /// Look at the source for a new revision.
-    Source,
-    /// Observe, plan, execute.
-    Pass,
-}
+use crate::task::TaskError;
 
 /// After a pass that failed as a whole.
 const RETRY: Duration = Duration::from_secs(1);
-/// Quiet period that folds the hints of many ending actions into one pass.
-const PASS_QUIET: Duration = Duration::from_millis(5);
-
-/// Wakes the loop. Clones share the queue.
-#[derive(Clone, Debug)]
-pub struct Handle {
-    shared: Arc<Shared>,
-}
-
-#[derive(Debug)]
-struct Shared {
-    queue: Mutex<TriggerQueue<Key>>,
-    changed: Notify,
-    clock: Arc<dyn Clock>,
-    debounce: Duration,
-    is_draining: AtomicBool,
-}
-
-impl Handle {
-    /// A queue with nothing in it. `debounce` is the source's quiet period.
-    pub fn new(clock: Arc<dyn Clock>, debounce: Duration) -> Self {
-        let queue = Mutex::new(TriggerQueue::new());
-        let is_draining = AtomicBool::new(false);
-        Self {
-            shared: Arc::new(Shared {
-                queue,
-                changed: Notify::new(),
-                clock,
-                debounce,
-                is_draining,
-            }),
-        }
-    }
-
-    /// Something that rows tell has changed. `reason` is for the log only.
-    pub fn trigger(&self, reason: &'static str) {
-        let now = self.shared.clock.monotonic();
-        self.queue()
-            .request_debounced(Key::Pass, now, PASS_QUIET, reason);
-        self.shared.changed.notify_one();
-    }
-
-    /// The source may have changed: a hint, debounced.
-    pub fn source_hint(&self) {
-        let now = self.shared.clock.monotonic();
-        self.queue()
-            .request_debounced(Key::Source, now, self.shared.debounce, "source hint");
-        self.shared.changed.notify_one();
-    }
-
-    /// An operator asks to look at the source and at everything else, now.
-    pub fn reconcile_now(&self) {
-        let now = self.shared.clock.monotonic();
-        let mut queue = self.queue();
-        queue.request_at(Key::Source, now, "asked");
-        queue.request_at(Key::Pass, now, "asked");
-        drop(queue);
-        self.shared.changed.notify_one();
-    }
-
-    /// Closes admission: from the next pass on nothing new starts.
-    pub fn drain(&self) {
-        self.shared.is_draining.store(true, Ordering::Release);
-        self.trigger("draining");
-    }
-
-    fn request_pass_in(&self, delay: Duration, reason: &'static str) {
-        let at = self.shared.clock.monotonic().saturating_add(delay);
-        self.queue().request_at(Key::Pass, at, reason);
-        self.shared.changed.notify_one();
-    }
-
-    /// A short section without an await; poisoning cannot leave half a request.
-    fn queue(&self) -> MutexGuard<'_, TriggerQueue<Key>> {
-        self.shared
-            .queue
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 /// What the loop is told of its host.
 #[derive(Clone, Debug)]
@@ -148,7 +62,17 @@ pub struct Reconciler {
     executor: Executor,
     handle: Handle,
     status: SourceStatus,
+    reading: Option<Reading>,
     accepted: Option<(Revision, Arc<Catalog>)>,
+}
+
+/// What the loop turns for.
+#[derive(Debug)]
+enum Turn {
+    /// A key fell due.
+    Due(Key),
+    /// The source answered.
+    Read(Result<Result<Snapshot, SourceError>, TaskError>),
 }
 
 /// Why a pass could not be made.
@@ -167,7 +91,7 @@ pub enum ReconcileError {
     },
     /// A blocking step panicked.
     #[error("finish a step")]
-    Task(#[from] crate::task::TaskError),
+    Task(#[from] TaskError),
     /// The emergency stop's file could not be looked at; nothing starts while that is so.
     #[error("look at the emergency stop")]
     Estop(#[source] std::io::Error),
@@ -200,6 +124,7 @@ impl Reconciler {
             executor,
             handle,
             status,
+            reading: None,
             accepted,
         })
     }
@@ -218,10 +143,15 @@ impl Reconciler {
     /// is looked at now and then without a reason.
     pub async fn run(mut self, token: CancellationToken) {
         self.handle.reconcile_now();
-        while let Some(key) = self.next(&token).await {
-            let result = match key {
-                Key::Source => self.load_revision().await,
-                Key::Pass => self.pass().await,
+        while let Some(turn) = self.next(&token).await {
+            let (key, result) = match turn {
+                // Its key stays in flight until it is read.
+                Turn::Due(Key::Source) => {
+                    self.begin_reading();
+                    continue;
+                }
+                Turn::Read(read) => (Key::Source, self.load_revision(read).await),
+                Turn::Due(Key::Pass) => (Key::Pass, self.pass().await),
             };
             let now = self.clock.monotonic();
             let mut queue = self.handle.queue();
@@ -245,9 +175,12 @@ impl Reconciler {
         resync + resync / 10 * (now.subsec_micros() % 1_000) / 1_000
     }
 
-    /// Waits for the next due key; none when cancelled.
-    async fn next(&self, token: &CancellationToken) -> Option<Key> {
+    /// Waits for the next thing to do; none when cancelled.
+    async fn next(&mut self, token: &CancellationToken) -> Option<Turn> {
         while !token.is_cancelled() {
+            if self.reading.as_ref().is_some_and(Reading::is_finished) {
+                return Some(Turn::Read(revision::answer(&mut self.reading).await));
+            }
             let now = self.clock.monotonic();
             let (taken, next_at) = {
                 let mut queue = self.handle.queue();
@@ -255,12 +188,13 @@ impl Reconciler {
             };
             if let Some((key, reasons)) = taken {
                 tracing::debug!(?key, ?reasons, "turn");
-                return Some(key);
+                return Some(Turn::Due(key));
             }
             let delay = next_at.map_or(self.settings.resync, |at| at.saturating_sub(now));
             tokio::select! {
                 () = token.cancelled() => return None,
-                () = self.handle.shared.changed.notified() => {}
+                read = revision::answer(&mut self.reading) => return Some(Turn::Read(read)),
+                () = self.handle.changed() => {}
                 () = tokio::time::sleep(delay) => {}
             }
         }
@@ -270,12 +204,14 @@ impl Reconciler {
     /// One look at everything, and what follows from it.
     async fn pass(&mut self) -> Result<(), ReconcileError> {
         let Some((_, catalog)) = &self.accepted else {
+            self.handle.passed();
             return Ok(());
         };
         let catalog = Arc::clone(catalog);
         let now = self.clock.now();
         let in_flight = self.executor.in_flight();
         let observed = self.observe(&catalog, now).await?;
+        self.deliver_stops(&observed);
         let input = PlanInput {
             catalog: &catalog,
             observed: &observed,
@@ -283,7 +219,19 @@ impl Reconciler {
         };
         let plan = plan(&input);
         self.write_status(&input, &plan).await?;
-        self.execute(&observed, &in_flight, plan, now).await
+        self.execute(&observed, &in_flight, plan, now).await?;
+        self.handle.passed();
+        Ok(())
+    }
+
+    /// Tells the runs that are to end so. Whoever put that on record tells them too, but may have
+    /// died, or been cut off, before it did; a run that knows is told nothing new.
+    fn deliver_stops(&self, observed: &Observed) {
+        for run in observed.live_runs.values().filter(|run| run.is_attached) {
+            if let Some(reason) = run.stop_requested {
+                self.executor.runs().stop(run.id, reason);
+            }
+        }
     }
 
     /// Writes what waits and what is so, where it differs from what is stored.
@@ -313,9 +261,8 @@ impl Reconciler {
         now: Timestamp,
     ) -> Result<(), ReconcileError> {
         let mut wake_at = plan.wake_at;
-        let mut is_changed = false;
         for action in plan.actions {
-            if in_flight.contains(&action.key()) {
+            if in_flight.contains(&action.lane()) {
                 continue;
             }
             if let Some(until) = waits_until(observed, &action, now) {
@@ -326,10 +273,11 @@ impl Reconciler {
                 .backoffs
                 .get(&action.key())
                 .map_or(0, |last| last.failures);
-            is_changed |= self.executor.submit(action, failures).await?;
-        }
-        if is_changed {
-            self.handle.trigger("acted");
+            match self.executor.submit(action, failures).await? {
+                Submitted::Begun => {}
+                Submitted::Settled => self.handle.trigger("acted"),
+                Submitted::Stale => self.handle.request_pass_in(STALE_PAUSE, "older rows"),
+            }
         }
         if let Some(at) = wake_at {
             let delay = Duration::try_from(at.duration_since(now)).unwrap_or(Duration::ZERO);
@@ -341,6 +289,5 @@ impl Reconciler {
 
 /// Until when an action that failed lately is left alone.
 fn waits_until(observed: &Observed, action: &Action, now: Timestamp) -> Option<Timestamp> {
-    let backoff = observed.backoffs.get(&action.key())?;
-    backoff.not_before.filter(|until| *until > now)
+    observed.backoffs.get(&action.key())?.waits_until(now)
 }

@@ -1,7 +1,6 @@
 //! Observing: one snapshot of the rows, and what only this process knows.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::Ordering;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -35,7 +34,7 @@ impl Reconciler {
             .await?
             .map_err(ReconcileError::Estop)?;
         observed.backend = Some(self.settings.backend);
-        observed.is_draining = self.handle.shared.is_draining.load(Ordering::Acquire);
+        observed.is_draining = self.handle.is_draining();
         self.add_spend(catalog, &mut observed, now).await?;
         if catalog
             .budget_policies

@@ -2,6 +2,7 @@
 //! or not at all; whatever happens here, the last good revision serves on.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use jiff::Timestamp;
 
@@ -14,9 +15,9 @@ use crate::model::desired::Catalog;
 use crate::model::kind::Revision;
 use crate::plan::PlanInput;
 use crate::plan::judge::{Approval, Verdict, judge};
-use crate::source::Snapshot;
+use crate::source::{Snapshot, SourceError};
 use crate::store::{Accept, Effect, FirstObjects, Store, StoreError};
-use crate::task::blocking;
+use crate::task::{Handle, TaskError, blocking};
 
 /// What the source last answered. Clones share it.
 #[derive(Clone, Debug)]
@@ -29,6 +30,47 @@ pub struct SourceAnswer {
     pub attempted: Option<(Revision, Outcome)>,
     /// Why the source could not be read, if it could not.
     pub failure: Option<String>,
+    /// The reading that is under way, if one is: what is above is of an earlier one then.
+    pub waiting: Option<Waiting>,
+}
+
+/// A reading that is under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    /// Since when.
+    pub since: Timestamp,
+    /// The same by the clock that does not jump.
+    pub since_monotonic: Duration,
+}
+
+/// A reading of the source, in a task of its own that ends with this. The thread that reads may be
+/// stuck, and is left to itself.
+#[derive(Debug)]
+pub(super) struct Reading(Handle<Read>);
+
+/// What a reading comes to.
+type Read = Result<Result<Snapshot, SourceError>, TaskError>;
+
+impl Reading {
+    pub(super) fn is_finished(&self) -> bool {
+        self.0.is_finished()
+    }
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// What the reading came to; never, where there is none.
+pub(super) async fn answer(reading: &mut Option<Reading>) -> Read {
+    let Some(Reading(task)) = reading else {
+        return std::future::pending().await;
+    };
+    let read = task.await;
+    *reading = None;
+    read.flatten()
 }
 
 /// What became of a revision.
@@ -77,14 +119,26 @@ pub(super) async fn last_good(
 }
 
 impl Reconciler {
-    /// Looks at the source, and takes its revision if it is a new one.
-    pub(super) async fn load_revision(&mut self) -> Result<(), ReconcileError> {
+    /// Begins to look at the source; the loop goes on.
+    pub(super) fn begin_reading(&mut self) {
+        let waiting = Waiting {
+            since: self.clock.now(),
+            since_monotonic: self.clock.monotonic(),
+        };
+        self.status.set(|answer| answer.waiting = Some(waiting));
         let source = Arc::clone(&self.source);
-        let snapshot = match blocking("read source", move || {
-            source.snapshot(manifest::is_manifest_path)
-        })
-        .await?
-        {
+        let read = move || source.snapshot(manifest::is_manifest_path);
+        let task = self
+            .executor
+            .tracker()
+            .spawn("read source", blocking("read source", read));
+        self.reading = Some(Reading(task));
+    }
+
+    /// Takes the source's revision if it is a new one.
+    pub(super) async fn load_revision(&mut self, read: Read) -> Result<(), ReconcileError> {
+        self.status.set(|answer| answer.waiting = None);
+        let snapshot = match read? {
             Ok(snapshot) => snapshot,
             Err(error) => {
                 self.report_failure(&error);

@@ -7,9 +7,9 @@
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Component, Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use notify::event::{AccessKind, AccessMode, EventKind};
@@ -21,6 +21,8 @@ use crate::git::objects::Objects;
 
 /// Directories that are watched one by one; a source with more is polled.
 const WATCHES_MAX: usize = 8_192;
+/// How long the start waits for the first look: a source may be slow, or never answer.
+const FIRST_LOOK: Duration = Duration::from_secs(2);
 
 /// How a source is watched.
 #[derive(Clone, Copy, Debug)]
@@ -56,8 +58,8 @@ pub enum Watching {
 #[derive(Debug)]
 pub struct Watcher {
     stop: SyncSender<Signal>,
+    is_stopped: Arc<AtomicBool>,
     watching: Arc<Mutex<Watching>>,
-    thread: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug)]
@@ -82,6 +84,7 @@ impl Watcher {
         // One place: a signal that finds it taken says nothing new.
         let (signals, received) = mpsc::sync_channel(1);
         let watching = Arc::new(Mutex::new(Watching::Events));
+        let is_stopped = Arc::new(AtomicBool::new(false));
         let mut state = State {
             source,
             keep,
@@ -90,16 +93,24 @@ impl Watcher {
             relevant: Arc::default(),
             watching: Arc::clone(&watching),
             signals: signals.clone(),
+            is_stopped: Arc::clone(&is_stopped),
         };
-        // Before the first return: what changes from now on is noticed.
-        let last = state.look();
-        let thread = std::thread::Builder::new()
+        let (looked, has_looked) = mpsc::sync_channel(0);
+        std::thread::Builder::new()
             .name("source-watch".to_owned())
-            .spawn(move || state.run(&received, options, last, hint))?;
+            .spawn(move || {
+                let last = state.look();
+                if looked.send(()).is_err() {
+                    hint();
+                }
+                state.run(&received, options, last, hint);
+            })?;
+        // What changes from now on is noticed, or from the hint on that a late first look gives.
+        let _in_time_or_late = has_looked.recv_timeout(FIRST_LOOK).is_ok();
         Ok(Self {
             stop: signals,
+            is_stopped,
             watching,
-            thread: Some(thread),
         })
     }
 
@@ -111,14 +122,11 @@ impl Watcher {
 }
 
 impl Drop for Watcher {
+    /// The thread may be stuck in a source that does not answer: it is told, and not waited for.
     fn drop(&mut self) {
-        // A thread that is gone takes no signal and needs none.
-        if self.stop.send(Signal::Stop).is_ok()
-            && let Some(thread) = self.thread.take()
-            && thread.join().is_err()
-        {
-            tracing::error!("the source watcher panicked");
-        }
+        self.is_stopped.store(true, Ordering::Release);
+        // Whatever else is in the one place wakes the thread as well.
+        let _told_or_awake = self.stop.try_send(Signal::Stop).is_ok();
     }
 }
 
@@ -153,6 +161,7 @@ struct State {
     relevant: Arc<Mutex<Relevant>>,
     watching: Arc<Mutex<Watching>>,
     signals: SyncSender<Signal>,
+    is_stopped: Arc<AtomicBool>,
 }
 
 impl State {
@@ -168,7 +177,11 @@ impl State {
                 true => options.poll_every,
                 false => options.scan_every,
             };
-            match received.recv_timeout(wait) {
+            let signal = received.recv_timeout(wait);
+            if self.is_stopped.load(Ordering::Acquire) {
+                return;
+            }
+            match signal {
                 Ok(Signal::Dirty) => {
                     last = self.look();
                     hint();

@@ -203,6 +203,20 @@ impl Store {
             .await
     }
 
+    /// The worktree's row, if it has one.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn worktree(&self, id: WorktreeId) -> Result<Option<Worktree>, StoreError> {
+        self.connections
+            .read("worktree", move |conn| {
+                conn.prepare_cached("SELECT * FROM worktrees WHERE id = ?1")?
+                    .query_row([Text(id)], worktree)
+                    .optional()
+            })
+            .await
+    }
+
     /// Every worktree, in id order.
     ///
     /// # Errors

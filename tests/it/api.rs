@@ -5,14 +5,14 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use homeostat::api::control::{Control, Facts, Levers, SourceReport};
+use homeostat::api::control::{Control, Facts, Levers, Pulse, SourceReport};
 use homeostat::api::server::{self, ServeError};
 use homeostat::clock::{SeededIds, SystemClock};
 use homeostat::manifest::{self, ManifestFile};
 use homeostat::model::event::AgentEvent;
 use homeostat::model::id::{ConversationId, RunId};
 use homeostat::model::kind::{Kind, ObjectRef, Revision};
-use homeostat::model::observed::WorktreeBackend;
+use homeostat::model::observed::{Backoff, WorktreeBackend};
 use homeostat::model::run::{EndReason, Liveness, RunOrder, RunStatus, Usage};
 use homeostat::model::spec::{AdapterSpec, AdapterType, GitIdentity, Mode, OutputFormat};
 use homeostat::model::wake::{WakeReason, WakeState};
@@ -130,6 +130,11 @@ impl Served {
             source: Box::new(|| SourceReport {
                 is_ok: true,
                 message: "ok".to_owned(),
+                waiting_since: None,
+            }),
+            pulse: Box::new(|| Pulse {
+                is_ok: true,
+                since_last_pass: Duration::from_secs(3),
             }),
         };
         let facts = Facts {
@@ -756,6 +761,8 @@ fn health_really_looks_and_problems_have_one_form() {
         assert_eq!(status, "HTTP/1.1 200 OK", "{path}");
         assert_eq!(health["isHealthy"], true);
         assert_eq!(health["store"], "ok");
+        assert_eq!(health["lastPassSecsAgo"], 3);
+        assert_eq!(health.get("sourceWaitingSince"), None);
         assert_eq!(health["sandbox"], "none");
         assert_eq!(health["worktreeBackend"], "git");
         assert_eq!(
@@ -787,6 +794,39 @@ fn health_really_looks_and_problems_have_one_form() {
     );
     assert_eq!(answer, "HTTP/1.1 400 Bad Request");
     assert_eq!(problem["code"], "badRequest");
+}
+
+#[test]
+fn a_poke_makes_the_loop_look_and_frees_nothing_that_waits() {
+    let served = Served::new();
+    let failure = Backoff {
+        failures: 4,
+        not_before: None,
+        generation: 1,
+        code: "reflinkUnsupported".to_owned(),
+        message: "clone; move the data directory".to_owned(),
+    };
+    let key = "provisionWorktree/1".to_owned();
+    let recorded = served.store.record_failure(key, failure);
+    served.runtime.block_on(recorded).unwrap();
+    let post = |path: &str| {
+        let head = "host: x\r\nconnection: close\r\ncontent-type: application/json";
+        let (status, _answer) = served.raw(&format!(
+            "POST {path} HTTP/1.1\r\n{head}\r\ncontent-length: 2\r\n\r\n{{}}"
+        ));
+        assert_eq!(status, "HTTP/1.1 200 OK", "{path}");
+        let observed = served
+            .runtime
+            .block_on(served.store.observe(now()))
+            .unwrap();
+        observed.backoffs.len()
+    };
+    assert_eq!(post("/v1/poke"), 1);
+    assert_eq!(served.pulled(), ["trigger poked"]);
+    assert_eq!(post("/v1/reconcile"), 0);
+    assert_eq!(served.pulled(), ["reconcile"]);
+    served.say(&["estop", "--clear"], 0);
+    assert_eq!(served.pulled(), ["trigger poked"]);
 }
 
 #[test]

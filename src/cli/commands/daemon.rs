@@ -8,7 +8,9 @@ use crate::cli::ui::Ui;
 use crate::config::{Resolved, Setting};
 #[cfg(feature = "test-support")]
 use crate::daemon::fault;
-use crate::daemon::{BootError, Daemon, StopSignals, Surroundings};
+use crate::daemon::{BootError, Daemon, Ended, StopSignals, Surroundings};
+#[cfg(feature = "test-support")]
+use crate::model::crash::CrashPoint;
 use crate::telemetry;
 
 /// Run the daemon in the foreground
@@ -57,6 +59,9 @@ struct Faults {
     /// Die at the nth pass of a crash point: POINT:N
     #[arg(long, hide = true, value_name = "POINT:N")]
     crash_at: Option<String>,
+    /// Panic at the nth pass of a crash point: POINT:N
+    #[arg(long, hide = true, value_name = "POINT:N", conflicts_with = "crash_at")]
+    panic_at: Option<String>,
     /// Fail the nth write to the database, once
     #[arg(long, hide = true, value_name = "N")]
     fail_write: Option<u64>,
@@ -69,24 +74,39 @@ pub(crate) fn run(args: &Args, host: &Host, ui: &mut Ui) -> CliResult {
     #[cfg(feature = "test-support")]
     args.faults.arm()?;
     let runtime = runtime()?;
-    runtime.block_on(async {
-        let signals =
-            StopSignals::listen().or_fail(Kind::Internal, "failed to listen to signals")?;
-        let daemon = start(&config, host).await?;
-        ui.say(daemon.banner());
-        if let Some(why) = daemon.unusable_source().await {
-            let _stopped = daemon.stop().await;
-            return Err(CliError::new(Kind::Configuration, why)
-                .hint("`homeostat validate` shows every fault of a source with its place"));
-        }
-        let ended = daemon.serve(signals).await;
-        for task in ended.stuck {
-            ui.say(format!(
-                "{task} did not stop in time; the next start looks after it"
-            ));
-        }
-        Ok(Exit::Fine)
-    })
+    let (ended, error) = runtime.block_on(serve(&config, host, ui))?;
+    for task in &ended.stuck {
+        ui.say(format!(
+            "{task} did not stop in time; the next start looks after it"
+        ));
+    }
+    ended.leave(runtime);
+    error.map_or(Ok(Exit::Fine), Err)
+}
+
+/// Starts a daemon and serves; how it ended, and the error that it ended with.
+async fn serve(
+    config: &Resolved,
+    host: &Host,
+    ui: &mut Ui,
+) -> CliResult<(Ended, Option<CliError>)> {
+    let signals = StopSignals::listen().or_fail(Kind::Internal, "failed to listen to signals")?;
+    let daemon = start(config, host).await?;
+    ui.say(daemon.banner());
+    if let Some(why) = daemon.unusable_source().await {
+        let error = CliError::new(Kind::Configuration, why)
+            .hint("`homeostat validate` shows every fault of a source with its place");
+        return Ok((daemon.stop().await, Some(error)));
+    }
+    let ended = daemon.serve(signals).await;
+    let error = ended.failure.as_ref().map(|why| {
+        CliError::new(
+            Kind::Internal,
+            format!("the daemon stopped by itself: {why}"),
+        )
+        .hint("start it again: it goes on where it was")
+    });
+    Ok((ended, error))
 }
 
 /// Starts a daemon of this program.
@@ -134,14 +154,23 @@ impl Faults {
         if let Some(nth) = self.fail_write {
             fault::fail_write(nth);
         }
-        let Some(text) = &self.crash_at else {
-            return Ok(());
-        };
-        let wrong = || CliError::new(Kind::Usage, format!("{text:?} is not POINT:N"));
-        let (point, nth) = text.split_once(':').ok_or_else(wrong)?;
-        let point = point.parse().map_err(|_unknown| wrong())?;
-        let nth = nth.parse().map_err(|_no_number| wrong())?;
-        fault::die_at(point, nth);
+        if let Some(text) = &self.crash_at {
+            let (point, nth) = place(text)?;
+            fault::die_at(point, nth);
+        }
+        if let Some(text) = &self.panic_at {
+            let (point, nth) = place(text)?;
+            fault::panic_at(point, nth);
+        }
         Ok(())
     }
+}
+
+#[cfg(feature = "test-support")]
+fn place(text: &str) -> CliResult<(CrashPoint, u32)> {
+    let wrong = || CliError::new(Kind::Usage, format!("{text:?} is not POINT:N"));
+    let (point, nth) = text.split_once(':').ok_or_else(wrong)?;
+    let point = point.parse().map_err(|_unknown| wrong())?;
+    let nth = nth.parse().map_err(|_no_number| wrong())?;
+    Ok((point, nth))
 }

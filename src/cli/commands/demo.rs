@@ -17,7 +17,7 @@ use crate::cli::show;
 use crate::cli::ui::Ui;
 use crate::clock::{Clock, SystemClock};
 use crate::config::{Resolved, Setting};
-use crate::daemon::Daemon;
+use crate::daemon::{Daemon, Ended};
 use crate::git::command::{Git, GitError};
 use crate::model::condition::{ConditionStatus, ConditionType};
 use crate::model::event::DomainEventType;
@@ -93,7 +93,10 @@ pub(crate) fn run(args: &Args, host: &Host, ui: &mut Ui) -> CliResult {
     ui.say(format!("demo: working in {}", place.root.display()));
     place.write_repositories()?;
     let config = place.settings(host, ui)?;
-    let Some(last_run) = runtime()?.block_on(watch(&config, host, ui))? else {
+    let runtime = runtime()?;
+    let (ended, told) = runtime.block_on(watch(&config, host, ui))?;
+    ended.leave(runtime);
+    let Some(last_run) = told? else {
         let message = format!("the demo did not finish within {} s", TIME_MAX.as_secs());
         return Err(CliError::new(Kind::Internal, message)
             .hint(format!("its state is in {}", place.root.display())));
@@ -101,14 +104,19 @@ pub(crate) fn run(args: &Args, host: &Host, ui: &mut Ui) -> CliResult {
     place.show(&last_run, host, ui)
 }
 
-/// Starts the daemon, tells what happens, and stops it when all work is done. The last run's id;
-/// none when time was up first.
-async fn watch(config: &Resolved, host: &Host, ui: &mut Ui) -> CliResult<Option<String>> {
+/// Starts the daemon, tells what happens, and stops it when all work is done. How it ended, and the
+/// last run's id; none when time was up first.
+async fn watch(
+    config: &Resolved,
+    host: &Host,
+    ui: &mut Ui,
+) -> CliResult<(Ended, CliResult<Option<String>>)> {
     let daemon = daemon::start(config, host).await?;
     ui.say(daemon.banner());
     let told = tell(&daemon, ui).await;
-    let _stopped = daemon.stop().await;
-    told.or_fail(Kind::Internal, "failed to follow the daemon")
+    let ended = daemon.stop().await;
+    let told = told.or_fail(Kind::Internal, "failed to follow the daemon");
+    Ok((ended, told))
 }
 
 async fn tell(daemon: &Daemon, ui: &mut Ui) -> Result<Option<String>, StoreError> {

@@ -106,7 +106,7 @@ pub(crate) fn run(args: &Args, host: &Host, ui: &mut Ui) -> CliResult {
 
 /// Tells the daemon to look; whether it answered.
 fn poke(daemon: &Client) -> bool {
-    let answer = daemon.post_within::<_, Empty>("/v1/reconcile", &Empty {}, ANSWER_MAX);
+    let answer = daemon.post_within::<_, Empty>("/v1/poke", &Empty {}, ANSWER_MAX);
     answer.is_ok()
 }
 

@@ -5,7 +5,7 @@ use homeostat::model::crash::CrashPoint;
 
 use super::check::{Tally, check};
 use super::fleet::Fleet;
-use super::rig::World;
+use super::rig::{LONG, World};
 
 const SMALL: Fleet = Fleet {
     spaces: 2,
@@ -104,4 +104,21 @@ fn the_work_of_a_tree_is_saved() {
 #[test]
 fn a_tree_is_in_the_trash() {
     salvages(SMALL, CrashPoint::TreeTrashed);
+}
+
+#[test]
+fn a_panic_of_the_loop_ends_the_daemon_and_the_next_goes_on() {
+    let mut world = World::new(SMALL);
+    let mut daemon = world.start(&["--panic-at", "revisionAccepted:1"]);
+    let ended = daemon.ended_within(LONG).and_then(|status| status.code());
+    assert_eq!(ended, Some(70), "{}", daemon.said());
+    assert!(
+        daemon.said().contains("the daemon stopped by itself"),
+        "{}",
+        daemon.said()
+    );
+    let mut daemon = world.start(&[]);
+    world.finish(&mut daemon);
+    drop(daemon.stop());
+    assert_eq!(check(&world).completed, world.fleet.wakes);
 }

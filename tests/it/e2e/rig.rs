@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, Permissions};
+use std::io::{Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::Duration;
@@ -266,6 +268,17 @@ impl Fleet {
     pub(super) fn until<T>(&self, what: &str, look: impl Fn(&Self) -> Option<T>) -> T {
         let found = look_until(|| look(self));
         found.unwrap_or_else(|| panic!("never so: {what}\n{}", self.said()))
+    }
+
+    /// What the daemon says of its health.
+    pub(super) fn health(&self) -> Value {
+        let mut socket = UnixStream::connect(self.path("data/homeostat.sock")).unwrap();
+        let request = b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+        socket.write_all(request).unwrap();
+        let mut answer = String::new();
+        socket.read_to_string(&mut answer).unwrap();
+        let (_head, body) = answer.split_once("\r\n\r\n").unwrap();
+        serde_json::from_str(body).unwrap()
     }
 
     /// The only object of that name and kind.

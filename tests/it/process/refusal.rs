@@ -87,7 +87,7 @@ fn the_shim_refuses_what_it_should_not_do() {
     let launch = control::encode(&launch).unwrap();
     let secret = br#"{"type":"launch","argv":"s3cret"}"#;
     let cases = [
-        (prepare_as(VERSION + 1, uid), Stage::Protocol, "version 2"),
+        (prepare_as(VERSION + 1, uid), Stage::Protocol, "version 3"),
         (prepare_as(VERSION, 0), Stage::Identity, "root"),
         (launch, Stage::Protocol, "before"),
         (b"hello\n".to_vec(), Stage::Protocol, "not an order"),
@@ -129,11 +129,11 @@ fn the_daemon_refuses_a_shim_that_is_not_its_own() {
     let own = serde_json::to_string(&own).unwrap();
     let refusal = |line: &str| start_script(&format!("echo '{line}' >&0; exec sleep 1000"));
 
-    let error = refusal(r#"{"type":"started","version":2,"who":"me"}"#);
+    let error = refusal(r#"{"type":"started","version":3,"who":"me"}"#);
     assert!(
         matches!(
             error,
-            LaunchError::Control(ControlError::Version { theirs: 2 })
+            LaunchError::Control(ControlError::Version { theirs: 3 })
         ),
         "{error:?}"
     );
