@@ -1,6 +1,7 @@
 //! Adapters: how an agent is started, and what its output means.
 //!
-//! An adapter does no I/O of its own beyond finding its program: it says what to launch
+//! An adapter does no I/O of its own beyond finding its program and asking it for its version
+//! ([`claude_code::probe`]): it says what to launch
 //! ([`Adapter::launch`]) and reads lines that someone else took off a pipe ([`EventParser`]). It
 //! never touches the store, git or policy. Start with [`Adapter`], then [`command`], then
 //! [`claude_code`].

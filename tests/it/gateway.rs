@@ -198,7 +198,7 @@ async fn an_answer_goes_through_unchanged_and_is_metered() {
             .method(Method::POST)
             .uri(rig.server.base("ok") + "/v1/messages")
             .body(Body::from(
-                json!({ "model": "claude-fake-1", "stream": stream }).to_string(),
+                json!({ "model": "claude-fake-1", "stream": stream, "messages": [{}] }).to_string(),
             ))
             .unwrap();
         let expected = got(send(direct).await).await;

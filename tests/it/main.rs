@@ -4,6 +4,7 @@
 #![cfg(test)]
 
 mod api;
+mod claude;
 mod cli;
 #[cfg(feature = "test-support")]
 mod crash;

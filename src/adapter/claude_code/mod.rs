@@ -6,10 +6,12 @@
 //! the repo that it works on is not read (`--setting-sources user`, `--strict-mcp-config`): an
 //! agent must not be able to configure the next one.
 //!
-//! The output is read by `parser`; what is written is made by `input`.
+//! The output is read by `parser`; what is written is made by `input`; `probe` asks the program
+//! which version it is.
 
 mod input;
 mod parser;
+mod probe;
 mod usage;
 mod version;
 
@@ -18,6 +20,7 @@ use std::path::PathBuf;
 
 use serde_json::{Map, Value, json};
 
+pub use self::probe::{Probe, ProbeError, probe};
 pub use self::version::{OLDEST, Version, VersionError};
 use super::{
     Adapter, Capabilities, ConfigFile, Endpoint, EventParser, Launch, LaunchError, LaunchSpec,

@@ -160,7 +160,7 @@ async fn answer(scenario: &str, request: &Value, shared: Arc<Shared>) -> Respons
         return whole(
             StatusCode::OK,
             &json!({
-                "id": "msg_fake_1", "type": "message", "role": "assistant",
+                "id": id_of("msg", request), "type": "message", "role": "assistant",
                 "model": request["model"], "content": blocks, "stop_reason": stop,
                 "stop_sequence": null, "usage": usage,
             }),
@@ -237,10 +237,16 @@ fn last_prompt(request: &Value) -> (String, usize) {
     (prompt, results)
 }
 
+/// An id that no other answer in the conversation has.
+fn id_of(kind: &str, request: &Value) -> String {
+    let turns = request["messages"].as_array().map_or(0, Vec::len);
+    format!("{kind}_fake_{turns}")
+}
+
 /// What the model says and calls.
 fn plan(scenario: &str, request: &Value) -> Vec<Value> {
     let text = |text: &str| json!({ "type": "text", "text": text });
-    let tool = |name: &str, input: Value| json!({ "type": "tool_use", "id": "toolu_fake_1", "name": name, "input": input });
+    let tool = |name: &str, input: Value| json!({ "type": "tool_use", "id": id_of("toolu", request), "name": name, "input": input });
     if scenario == "silent" {
         return Vec::new();
     }
@@ -280,7 +286,7 @@ fn event(value: &Value) -> Step {
 fn events(request: &Value, blocks: &[Value], stop: &str) -> VecDeque<Step> {
     let mut values = vec![
         json!({ "type": "message_start", "message": {
-            "id": "msg_fake_1", "type": "message", "role": "assistant", "model": request["model"],
+            "id": id_of("msg", request), "type": "message", "role": "assistant", "model": request["model"],
             "content": [], "stop_reason": null, "stop_sequence": null, "usage": usage(),
         } }),
         json!({ "type": "ping" }),
