@@ -1,4 +1,5 @@
-//! Requests that act. Each writes its row first and pulls a lever after.
+//! Requests that act. Each writes its row first, pulls a lever after, and is audited then: a lever
+//! that is not pulled leaves the row to the next pass, which may be minutes away.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -72,10 +73,10 @@ pub(super) async fn dispatch(
         .record_wake(wake, request.idempotency_key)
         .await?;
     let accepted = accepted(&posted, accepted_at)?;
+    (control.levers().trigger)("dispatched");
     if !posted.was_duplicate {
         audit(&control, peer, "dispatch", &accepted.run_id.to_string()).await?;
     }
-    (control.levers().trigger)("dispatched");
     Ok(Json(accepted))
 }
 
@@ -128,10 +129,10 @@ pub(super) async fn message(
         .store()
         .post_message(message, wake, request.idempotency_key)
         .await?;
+    (control.levers().trigger)("message posted");
     if !posted.was_duplicate {
         audit(&control, peer, "message", &id.to_string()).await?;
     }
-    (control.levers().trigger)("message posted");
     Ok(Json(MessageAccepted {
         message_id: posted.message.unwrap_or(id),
         run_id: posted.wake.map(RunId::of),
@@ -271,8 +272,8 @@ pub(super) async fn approve(
         .approve_revision(revision, peer.actor(), control.now())
         .await?;
     require(approved)?;
-    audit(&control, peer, "approve", &subject).await?;
     (control.levers().reconcile)();
+    audit(&control, peer, "approve", &subject).await?;
     Ok(Json(Empty {}))
 }
 

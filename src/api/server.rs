@@ -7,8 +7,10 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use axum::Router;
-use axum::http::Uri;
-use axum::middleware::from_fn_with_state;
+use axum::extract::{Request, State};
+use axum::http::{Method, Uri};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use thiserror::Error;
 use tokio::net::UnixListener;
@@ -55,7 +57,7 @@ pub enum ServeError {
 /// Outside a tokio runtime.
 pub fn serve(path: &Path, control: Control, tracker: &Tracker) -> Result<(), ServeError> {
     let listener = bind(path)?;
-    let service = router(control).into_make_service_with_connect_info::<Peer>();
+    let service = router(control, tracker.clone()).into_make_service_with_connect_info::<Peer>();
     let token = tracker.child_token();
     let server = axum::serve(listener, service).with_graceful_shutdown(token.cancelled_owned());
     drop(tracker.spawn("api", async move {
@@ -67,7 +69,7 @@ pub fn serve(path: &Path, control: Control, tracker: &Tracker) -> Result<(), Ser
 }
 
 /// Every route.
-fn router(control: Control) -> Router {
+fn router(control: Control, tracker: Tracker) -> Router {
     let own = rustix::process::geteuid().as_raw();
     Router::new()
         .route("/healthz", get(look::health))
@@ -93,8 +95,21 @@ fn router(control: Control) -> Router {
         .route("/v1/budget", get(look::budget))
         .route("/v1/events", get(look::events))
         .fallback(nowhere)
+        .layer(from_fn_with_state(tracker, finish))
         .layer(from_fn_with_state(own, require_admin))
         .with_state(control)
+}
+
+/// Finishes a request that acts, also when its client goes away meanwhile: a row that was written
+/// has its lever pulled.
+async fn finish(State(tracker): State<Tracker>, request: Request, next: Next) -> Response {
+    if request.method() != Method::POST {
+        return next.run(request).await;
+    }
+    let answer = tracker.spawn("request", next.run(request)).await;
+    answer.unwrap_or_else(|_panicked_and_logged| {
+        Failure::internal("the request could not be finished").into_response()
+    })
 }
 
 async fn nowhere(uri: Uri) -> Failure {

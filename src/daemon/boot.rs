@@ -9,8 +9,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::levers::levers;
 use super::lock::{DataDirLock, LockError};
-use crate::api::control::{Control, Facts, Levers, Pulse, SourceReport};
+use crate::api::control::{Control, Facts};
 use crate::api::server::{self, ServeError};
 use crate::clock::{Clock, IdSource, RandomIds, SystemClock};
 use crate::config::{Resolved, SourceSetting};
@@ -20,9 +21,7 @@ use crate::gateway::{self, GatewayError};
 use crate::manifest;
 use crate::model::observed::WorktreeBackend;
 use crate::model::worktree::UserIds;
-use crate::reconcile::{
-    self, Handle, Outcome, ReconcileError, Reconciler, SourceAnswer, SourceStatus,
-};
+use crate::reconcile::{self, Handle, ReconcileError, Reconciler, SourceStatus};
 use crate::sandbox::{self, IdentityError, RunIdentity, SandboxState};
 use crate::source::{Source, WatchOptions, Watcher};
 use crate::store::{OpenError, Store};
@@ -34,10 +33,6 @@ use crate::worktree::trash;
 
 /// What an agent gets between TERM and KILL.
 const GRACE: Duration = Duration::from_secs(3);
-/// What a pass may take before the loop counts as stuck.
-const PASS_MAX: Duration = Duration::from_secs(60);
-/// What the source may take to answer before it counts as silent.
-const ANSWER_MAX: Duration = Duration::from_secs(30);
 /// How many names the background deletion removes before it lets others have the disk.
 const PURGE_NAMES: usize = 2_000;
 /// How often the background deletion looks for more.
@@ -324,7 +319,7 @@ impl Parts {
             Arc::clone(&self.clock),
             Arc::clone(&self.ids),
             facts,
-            self.levers(config, runs, source),
+            levers(&self.handle, runs, source, &self.clock, config.resync),
             self.tracker.child_token(),
         )
     }
@@ -338,58 +333,6 @@ impl Parts {
         let hint = move || handle.source_hint();
         Watcher::start(source.clone(), manifest::is_manifest_path, options, hint)
             .map_err(BootError::Watch)
-    }
-
-    /// What the API may pull.
-    fn levers(&self, config: &Resolved, runs: &Runs, source: &SourceStatus) -> Levers {
-        let handle = || self.handle.clone();
-        let (triggered, asked, turning) = (handle(), handle(), handle());
-        let (runs, source, clock) = (runs.clone(), source.clone(), Arc::clone(&self.clock));
-        // Without a reason it goes round every so often, a little later now and then.
-        let round_max = config.resync + config.resync / 10 + PASS_MAX;
-        Levers {
-            trigger: Box::new(move |reason| triggered.trigger(reason)),
-            reconcile: Box::new(move || asked.reconcile_now()),
-            stop: Box::new(move |run, reason| runs.stop(run, reason)),
-            source: Box::new(move || report(&source.answer(), clock.monotonic())),
-            pulse: Box::new(move || {
-                let since_last_pass = turning.since_last_pass();
-                Pulse {
-                    is_ok: since_last_pass <= round_max,
-                    since_last_pass,
-                }
-            }),
-        }
-    }
-}
-
-/// How the source is, in words.
-fn report(answer: &SourceAnswer, now: Duration) -> SourceReport {
-    let waiting = answer.waiting;
-    let late = waiting.filter(|it| now.saturating_sub(it.since_monotonic) > ANSWER_MAX);
-    let (is_ok, message) = match (&answer.failure, &answer.attempted) {
-        (Some(failure), _) => (false, format!("unreadable: {failure}")),
-        (None, None) => (false, "not read yet".to_owned()),
-        (None, Some((revision, Outcome::Accepted))) => {
-            (true, format!("{} accepted", revision.short()))
-        }
-        (None, Some((revision, Outcome::Rejected))) => (
-            false,
-            format!("{} rejected; the last good one serves on", revision.short()),
-        ),
-        (None, Some((revision, Outcome::Held))) => (
-            false,
-            format!("{} held; the last good one serves on", revision.short()),
-        ),
-    };
-    let message = match late {
-        Some(late) => format!("no answer since {}; before that: {message}", late.since),
-        None => message,
-    };
-    SourceReport {
-        is_ok: is_ok && late.is_none(),
-        message,
-        waiting_since: waiting.map(|it| it.since),
     }
 }
 

@@ -8,6 +8,7 @@
 mod boot;
 #[cfg(feature = "test-support")]
 pub mod fault;
+mod levers;
 mod lock;
 mod stop;
 

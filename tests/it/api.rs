@@ -16,6 +16,7 @@ use homeostat::model::observed::{Backoff, WorktreeBackend};
 use homeostat::model::run::{EndReason, Liveness, RunOrder, RunStatus, Usage};
 use homeostat::model::spec::{AdapterSpec, AdapterType, GitIdentity, Mode, OutputFormat};
 use homeostat::model::wake::{WakeReason, WakeState};
+use homeostat::process::deadline::{Deadline, poll_until};
 use homeostat::process::{Presence, identify, is_alive};
 use homeostat::store::{Accept, Admission, AdmitFacts, FirstObjects, RunClose, RunEvent, Store};
 use homeostat::task::Tracker;
@@ -827,6 +828,38 @@ fn a_poke_makes_the_loop_look_and_frees_nothing_that_waits() {
     assert_eq!(served.pulled(), ["reconcile"]);
     served.say(&["estop", "--clear"], 0);
     assert_eq!(served.pulled(), ["trigger poked"]);
+}
+
+#[test]
+fn a_request_is_finished_also_when_its_client_has_gone() {
+    use std::io::Write;
+    let served = Served::new();
+    let run = served.dispatch(&[]);
+    served.start(run);
+    served.pulled();
+    // Nothing is written while this transaction lasts.
+    let other = rusqlite::Connection::open(served.env.data().join("homeostat.db")).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let mut client = std::os::unix::net::UnixStream::connect(served.socket()).unwrap();
+    let head = "host: x\r\ncontent-type: application/json\r\ncontent-length: 2";
+    write!(
+        client,
+        "POST /v1/runs/{run}/stop HTTP/1.1\r\n{head}\r\n\r\n{{}}"
+    )
+    .unwrap();
+    drop(client);
+    // The server has seen both by the time that it has answered others.
+    for _ in 0..20 {
+        served.raw_get("/healthz");
+    }
+    other.execute_batch("ROLLBACK").unwrap();
+    let deadline = Deadline::after(Duration::from_secs(20));
+    let mut pulled = Vec::new();
+    while pulled.is_empty() && !deadline.passed() {
+        poll_until(&mut [], Some(Deadline::after(Duration::from_millis(5)))).unwrap();
+        pulled = served.pulled();
+    }
+    assert_eq!(pulled, [format!("stop {run} stoppedByHuman")]);
 }
 
 #[test]
