@@ -105,6 +105,7 @@ impl World {
             tracker,
             identity,
             adapter: for_spec(&AdapterSpec {
+                prices: Vec::new(),
                 r#type: AdapterType::ClaudeCode,
                 command: Some(program.to_str().unwrap().to_owned()),
                 args: Vec::new(),
