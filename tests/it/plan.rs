@@ -103,13 +103,13 @@ RunOrder {
     ticket: None,
     adapter_name: "sh",
     adapter: AdapterSpec {
-        prices: Vec::new(),
         type: Command,
         command: Some(
             "/bin/agent",
         ),
         args: [],
         env: {},
+        prices: [],
         output: Text,
     },
     model: None,
