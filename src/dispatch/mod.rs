@@ -17,6 +17,7 @@ mod record;
 mod recover;
 mod registry;
 mod runner;
+mod stream;
 mod tools;
 pub mod transcript;
 

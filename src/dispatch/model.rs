@@ -37,6 +37,14 @@ pub(super) struct ModelAccess {
     pub(super) secrets: Vec<(String, String)>,
 }
 
+impl ModelAccess {
+    /// Lets nothing more through, and ends the answers that are on their way.
+    pub(super) fn close(&self, reason: &str) {
+        self.gateway.close_admission(reason);
+        self.gateway.cut_answers();
+    }
+}
+
 /// Why a run can't reach its model.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum AccessError {

@@ -240,8 +240,31 @@ fn ask(stop: &watch::Sender<Option<EndReason>>, reason: EndReason) {
 }
 
 impl RunSettings {
+    /// Settings under which no agent can be started, for tests of what is around a run.
+    #[cfg(test)]
+    pub(crate) fn for_test(layout: &Layout, tracker: &Tracker) -> Self {
+        let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
+        let identity = RunIdentity::resolve(uid.as_raw(), gid.as_raw(), None).unwrap();
+        let layers = crate::sandbox::probe(identity);
+        Self {
+            program: PathBuf::from("/nonexistent"),
+            data_dir: layout.data().to_owned(),
+            layout: layout.clone(),
+            path: String::new(),
+            variables: BTreeMap::new(),
+            identity,
+            sandbox: layers.state(),
+            layers,
+            backend: WorktreeBackend::Git,
+            models: gateway::Client::new(tracker).unwrap(),
+            prices: built_in_prices(),
+            incarnation: "test".to_owned(),
+            grace: Duration::ZERO,
+        }
+    }
+
     /// The user that runs are, as worktrees know it.
-    pub(super) const fn user(&self) -> UserIds {
+    pub(crate) const fn user(&self) -> UserIds {
         UserIds {
             uid: self.identity.uid(),
             gid: self.identity.gid(),

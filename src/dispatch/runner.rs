@@ -5,13 +5,9 @@
 //! refuses, the agent is ended and the row left live: the next pass finds a run without a task and
 //! recovers it, which is the same road as after a crash.
 
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::io::AsyncReadExt;
-use tokio::net::UnixStream;
-use tokio::net::unix::pipe;
 use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
@@ -22,16 +18,14 @@ use super::log::{Record, RunLog};
 use super::model::{self, ModelAccess};
 use super::record::{RecordError, Recorder};
 use super::registry::{DispatchError, Registered, Shared};
-use crate::adapter::lines::{Line, Lines};
+use super::stream::{Said, Stream, next_said};
 use crate::adapter::{self, Endpoint, EventParser, Launch, LaunchSpec, Session};
-use crate::gateway::Notice;
 use crate::model::chain::chain;
 use crate::model::crash::{CrashPoint, crash_point};
 use crate::model::event::AgentEvent;
 use crate::model::run::{EndReason, RunOrder};
 use crate::model::wake::Wake;
 use crate::price::PriceTable;
-use crate::process::control::{self, Decoder, Order, Report};
 use crate::process::{StopTarget, estop, stop};
 use crate::prompt::{self, HistoryMessage, PromptInput};
 use crate::sandbox::{LaunchPlan, Program, Running, none};
@@ -48,8 +42,6 @@ const REAP: Duration = Duration::from_secs(1);
 const CONFIRM_AGAIN: Duration = Duration::from_secs(1);
 /// … up to this.
 const CONFIRM_AGAIN_MAX: Duration = Duration::from_secs(30);
-/// How long the output of a process that is gone may take to run dry.
-const DRAIN: Duration = Duration::from_secs(5);
 
 /// Drives the run until its row is closed.
 pub(super) async fn drive(
@@ -140,30 +132,6 @@ struct Launched {
     parser: Box<dyn EventParser>,
     access: Option<ModelAccess>,
     ingest: Ingest,
-}
-
-/// What comes next of a run.
-enum Said {
-    Agent(Vec<AgentEvent>),
-    Gateway(Notice),
-}
-
-/// The agent's next events, or what its gateway has to say. Cancel-safe: both are.
-async fn next_said(stream: &mut Stream, access: Option<&mut ModelAccess>) -> Said {
-    let notice = async {
-        match access {
-            Some(access) => match access.notices.recv().await {
-                Some(notice) => notice,
-                None => std::future::pending().await,
-            },
-            None => std::future::pending().await,
-        }
-    };
-    tokio::select! {
-        biased;
-        notice = notice => Said::Gateway(notice),
-        events = stream.next() => Said::Agent(events),
-    }
 }
 
 struct RunTask {
@@ -514,14 +482,7 @@ impl RunTask {
             stderr,
             child_pid: _,
         } = running;
-        let mut stream = Stream {
-            stdout: Some(lines(stdout)?),
-            stderr: Some(lines(stderr)?),
-            control: Control::new(control, decoder)?,
-            parser,
-            exit: None,
-            drained_at: None,
-        };
+        let mut stream = Stream::new([stdout, stderr], control, decoder, parser)?;
         let silence = self.order.silence;
         let mut silent_at = Instant::now() + silence;
         let mut end_reason = None;
@@ -533,19 +494,10 @@ impl RunTask {
             tokio::select! {
                 said = next_said(&mut stream, access.as_mut()) => {
                     silent_at = Instant::now() + silence;
-                    let now = self.shared.clock.now();
-                    let events: Vec<_> = match said {
-                        Said::Agent(events) => {
-                            events.into_iter().flat_map(|it| ingest.said(it, now)).collect()
-                        }
-                        Said::Gateway(notice) => ingest.noticed(notice, now),
-                    };
-                    let has_usage = events.iter().any(is_usage);
-                    recorder.record_all(events).await?;
+                    let has_usage = self.record(said, &mut ingest, recorder).await?;
                     if has_usage && end_reason.is_none() && self.has_crossed().await? {
                         if let Some(access) = &access {
-                            access.gateway.close_admission("the budget of this run is spent");
-                            access.gateway.cut_answers();
+                            access.close("the budget of this run is spent");
                         }
                         end_reason = Some(EndReason::Budget);
                         self.end_in_background(EndReason::Budget);
@@ -562,7 +514,7 @@ impl RunTask {
                 _ = store_tick.tick(), if has_unstored => recorder.store().await?,
             }
         }
-        let exit = stream.exit.unwrap_or_default();
+        let exit = stream.exit();
         let end_reason = match end_reason {
             Some(reason) => reason,
             None if recorder.has_done() => EndReason::AgentFinished,
@@ -576,7 +528,7 @@ impl RunTask {
         {
             recorder.record_all(ingest.noticed(notice, now)).await?;
         }
-        let last = stream.parser.finish(end_reason, exit);
+        let last = stream.finish(end_reason);
         let last: Vec<_> = last
             .into_iter()
             .flat_map(|event| ingest.said(event, now))
@@ -586,6 +538,26 @@ impl RunTask {
         // It has nothing more to say, so it exits now; if it lingers the next start reaps it.
         drop(blocking("reap shim", move || shim.reap(REAP)).await?);
         Ok(Ending { end_reason, exit })
+    }
+
+    /// Prices, redacts and records what was said; whether it tells of tokens.
+    async fn record(
+        &self,
+        said: Said,
+        ingest: &mut Ingest,
+        recorder: &mut Recorder,
+    ) -> Result<bool, DriveError> {
+        let now = self.shared.clock.now();
+        let events: Vec<_> = match said {
+            Said::Agent(events) => events
+                .into_iter()
+                .flat_map(|event| ingest.said(event, now))
+                .collect(),
+            Said::Gateway(notice) => ingest.noticed(notice, now),
+        };
+        let has_usage = events.iter().any(is_usage);
+        recorder.record_all(events).await?;
+        Ok(has_usage)
     }
 
     /// Whether a budget that stops runs in flight is spent, what live runs report included.
@@ -667,132 +639,6 @@ pub(super) async fn confirm_gone(
     Ok(())
 }
 
-/// What an agent says, as events.
-struct Stream {
-    stdout: Option<Lines<pipe::Receiver>>,
-    stderr: Option<Lines<pipe::Receiver>>,
-    control: Control,
-    parser: Box<dyn EventParser>,
-    exit: Option<Exit>,
-    /// When the output of a process that is gone is read no longer.
-    drained_at: Option<Instant>,
-}
-
-impl Stream {
-    /// Whether nothing can come any more.
-    const fn is_over(&self) -> bool {
-        self.exit.is_some() && self.stdout.is_none() && self.stderr.is_none()
-    }
-
-    /// What comes next; empty when something ended. Cancel-safe: each branch is.
-    async fn next(&mut self) -> Vec<AgentEvent> {
-        tokio::select! {
-            line = next_line(&mut self.stdout) => match line {
-                Some(line) => {
-                    let events = self.parser.stdout_line(&line);
-                    if self.parser.awaits_input() {
-                        self.control.close_input();
-                    }
-                    events
-                }
-                None => { self.stdout = None; Vec::new() }
-            },
-            line = next_line(&mut self.stderr) => match line {
-                Some(line) => self.parser.stderr_line(&line),
-                None => { self.stderr = None; Vec::new() }
-            },
-            exit = self.control.exit(), if self.exit.is_none() => {
-                self.exit = Some(exit);
-                self.drained_at = Some(Instant::now() + DRAIN);
-                Vec::new()
-            }
-            () = at(self.drained_at) => {
-                // Something outside the run holds the pipe open; what it says is not the run's.
-                (self.stdout, self.stderr) = (None, None);
-                Vec::new()
-            }
-        }
-    }
-}
-
 const fn is_usage(event: &AgentEvent) -> bool {
     matches!(event, AgentEvent::Usage { .. })
-}
-
-/// Waits until then; for ever where there is no then.
-async fn at(instant: Option<Instant>) {
-    match instant {
-        Some(instant) => sleep_until(instant).await,
-        None => std::future::pending().await,
-    }
-}
-
-/// The next line; none at the end, or when it can't be read; never, when there is no stream.
-async fn next_line(lines: &mut Option<Lines<pipe::Receiver>>) -> Option<Line> {
-    match lines {
-        Some(lines) => lines.next().await.unwrap_or_default(),
-        None => std::future::pending().await,
-    }
-}
-
-/// The shim's reports, until it is gone.
-struct Control {
-    socket: UnixStream,
-    decoder: Decoder,
-}
-
-impl Control {
-    fn new(socket: std::os::unix::net::UnixStream, decoder: Decoder) -> Result<Self, RecordError> {
-        let socket = UnixStream::from_std(socket).map_err(RecordError::Listen)?;
-        Ok(Self { socket, decoder })
-    }
-
-    /// Ends the agent's standard input: there is nothing to say to it. A few bytes on a socket that
-    /// carries little else; where they find no room, the agent's silence ends it.
-    fn close_input(&self) {
-        let sent = control::encode(&Order::CloseInput)
-            .map_err(|error| error.to_string())
-            .and_then(|line| {
-                self.socket
-                    .try_write(&line)
-                    .map_err(|error| error.to_string())
-            });
-        if let Err(error) = sent {
-            tracing::warn!(error, "input not closed");
-        }
-    }
-
-    /// How the agent ended; an empty exit when the shim went away without saying.
-    async fn exit(&mut self) -> Exit {
-        let mut piece = [0; 4096];
-        loop {
-            match self.decoder.message::<Report>() {
-                Ok(Some(Report::Exited(exited))) => return exited.exit,
-                Ok(Some(Report::InputRefused(refused))) => {
-                    tracing::warn!(reason = %refused.reason, inputs = refused.inputs, "input refused");
-                }
-                Ok(Some(Report::Failed(failed))) => {
-                    tracing::warn!(%failed, "shim gave up");
-                    return Exit::default();
-                }
-                Ok(Some(Report::Started(_) | Report::Attested(_) | Report::Running(_))) => {}
-                Ok(None) => match self.socket.read(&mut piece).await {
-                    Ok(0) | Err(_) => return Exit::default(),
-                    Ok(read) => self.decoder.push(piece.get(..read).unwrap_or_default()),
-                },
-                Err(error) => {
-                    tracing::warn!(
-                        error = &error as &dyn std::error::Error,
-                        "shim not understood"
-                    );
-                    return Exit::default();
-                }
-            }
-        }
-    }
-}
-
-fn lines(descriptor: OwnedFd) -> Result<Lines<pipe::Receiver>, RecordError> {
-    let receiver = pipe::Receiver::from_owned_fd(descriptor).map_err(RecordError::Listen)?;
-    Ok(Lines::new(receiver))
 }

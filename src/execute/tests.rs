@@ -1,5 +1,4 @@
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,8 +6,7 @@ use tempfile::TempDir;
 
 use super::{Executor, Settings, Submitted};
 use crate::clock::{Clock, SystemClock};
-use crate::dispatch::{OnChange, RunSettings, Runs, Started, built_in_prices};
-use crate::gateway;
+use crate::dispatch::{OnChange, RunSettings, Runs, Started};
 use crate::model::action::{Action, TreeOrder};
 use crate::model::id::{ConversationId, RunId, Uid, WakeId, WorktreeId};
 use crate::model::kind::{Kind, ObjectRef, Revision};
@@ -17,8 +15,6 @@ use crate::model::run::{EndReason, RunOrder};
 use crate::model::spec::{AdapterSpec, AdapterType, GitIdentity, Mode, OutputFormat};
 use crate::model::units::Name;
 use crate::model::wake::WakeReason;
-use crate::model::worktree::UserIds;
-use crate::sandbox::{self, RunIdentity};
 use crate::store::{Effect, Store};
 use crate::task::Tracker;
 use crate::worktree::layout::Layout;
@@ -35,32 +31,12 @@ impl Rig {
         let layout = Layout::new(data.path());
         layout.ensure().unwrap();
         let store = Store::open(&data.path().join("homeostat.db")).unwrap();
-        let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
-        let identity = RunIdentity::resolve(uid.as_raw(), gid.as_raw(), None).unwrap();
-        let layers = sandbox::probe(identity);
         let (tracker, on_change): (_, OnChange) = (Tracker::new(), Arc::new(|_reason| {}));
-        let runs = RunSettings {
-            program: PathBuf::from("/nonexistent"),
-            data_dir: data.path().to_owned(),
-            layout: layout.clone(),
-            path: String::new(),
-            variables: BTreeMap::new(),
-            models: gateway::Client::new(&tracker).unwrap(),
-            prices: built_in_prices(),
-            identity,
-            sandbox: layers.state(),
-            layers,
-            backend: WorktreeBackend::Git,
-            incarnation: "test".to_owned(),
-            grace: Duration::ZERO,
-        };
+        let runs = RunSettings::for_test(&layout, &tracker);
         let settings = Settings {
             layout,
             backend: WorktreeBackend::Git,
-            user: UserIds {
-                uid: identity.uid(),
-                gid: identity.gid(),
-            },
+            user: runs.user(),
             source_base: data.path().to_owned(),
         };
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
