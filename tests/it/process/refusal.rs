@@ -129,16 +129,19 @@ fn the_daemon_refuses_a_shim_that_is_not_its_own() {
     let own = serde_json::to_string(&own).unwrap();
     let refusal = |line: &str| start_script(&format!("echo '{line}' >&0; exec sleep 1000"));
 
-    let error = refusal(r#"{"type":"started","version":3,"who":"me"}"#);
+    let other = VERSION + 1;
+    let error = refusal(&format!(
+        r#"{{"type":"started","version":{other},"who":"me"}}"#
+    ));
     assert!(
         matches!(
             error,
-            LaunchError::Control(ControlError::Version { theirs: 3 })
+            LaunchError::Control(ControlError::Version { theirs }) if theirs == other
         ),
         "{error:?}"
     );
     let error = refusal(&format!(
-        r#"{{"type":"started","version":1,"identity":{own}}}"#
+        r#"{{"type":"started","version":{VERSION},"identity":{own}}}"#
     ));
     assert!(matches!(error, LaunchError::Impostor { .. }), "{error:?}");
     let error = refusal(r#"{"type":"running","childPid":1}"#);
