@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::classify::{Exit, Facts, classify};
 use super::registry::{DispatchError, Shared};
-use super::transcript::{Fold, continuation_summary};
+use super::transcript::{ChangedTree, Fold, continuation_summary};
 use crate::adapter::ConfigFile;
 use crate::model::chain::chain;
 use crate::model::crash::{CrashPoint, crash_point};
@@ -18,6 +18,8 @@ use crate::model::worktree::UserIds;
 use crate::store::{RunClose, TreeResult};
 use crate::task::blocking;
 use crate::worktree::inspect::inspect;
+use crate::worktree::layout::Layout;
+use crate::worktree::trash::discard;
 use crate::worktree::unlock::unlock;
 
 /// How a run's process came to its end.
@@ -35,6 +37,17 @@ pub(super) async fn inspect_trees(
     shared: &Shared,
     trees: &[RunTree],
 ) -> Result<Vec<TreeResult>, DispatchError> {
+    let looked = look_at(shared, trees).await?;
+    Ok(looked.into_iter().map(|looked| looked.result).collect())
+}
+
+/// A tree, and paths in it that are not committed.
+struct Looked {
+    result: TreeResult,
+    changed: Vec<String>,
+}
+
+async fn look_at(shared: &Shared, trees: &[RunTree]) -> Result<Vec<Looked>, DispatchError> {
     let (layout, user) = (shared.settings.layout.clone(), shared.settings.user());
     let trees = trees.to_vec();
     let look = move || {
@@ -50,17 +63,25 @@ pub(super) async fn inspect_trees(
                             .map_err(|error| chain(&error))
                     });
                 match seen {
-                    Ok(facts) => TreeResult {
-                        worktree: tree.id,
-                        is_dirty: Some(facts.is_dirty()),
-                        head: facts.head.map(|head| head.to_string()),
+                    Ok(facts) => Looked {
+                        result: TreeResult {
+                            worktree: tree.id,
+                            is_dirty: Some(facts.is_dirty()),
+                            head: facts.head.map(|head| head.to_string()),
+                            dirt: facts.dirt,
+                        },
+                        changed: facts.changed,
                     },
                     Err(message) => {
                         tracing::warn!(tree = tree.path, message, "worktree not inspected");
-                        TreeResult {
-                            worktree: tree.id,
-                            head: None,
-                            is_dirty: None,
+                        Looked {
+                            result: TreeResult {
+                                worktree: tree.id,
+                                head: None,
+                                is_dirty: None,
+                                dirt: None,
+                            },
+                            changed: Vec::new(),
                         }
                     }
                 }
@@ -86,16 +107,14 @@ async fn unlock_trees(shared: &Shared, trees: &[RunTree]) -> Result<(), Dispatch
     Ok(blocking("unlock worktrees", free).await?)
 }
 
-/// Whether a tree is known to differ from how the run found it.
-fn has_changed(before: &[TreeResult], after: &[TreeResult]) -> bool {
-    after.iter().any(|after| {
-        let before = before
-            .iter()
-            .find(|before| before.worktree == after.worktree);
-        let head_moved = after.head.is_some() && before.is_some_and(|it| it.head != after.head);
-        let got_dirty = after.is_dirty == Some(true)
-            && before.is_some_and(|before| before.is_dirty == Some(false));
-        head_moved || got_dirty
+/// Whether a tree is known to differ from how the run found it: both looks at it succeeded, and
+/// they saw another commit or other uncommitted changes.
+fn has_changed(before: &[TreeResult], after: &TreeResult) -> bool {
+    let before = before.iter().find(|it| it.worktree == after.worktree);
+    before.is_some_and(|before| {
+        before.is_dirty.is_some()
+            && after.is_dirty.is_some()
+            && (&before.head, &before.dirt) != (&after.head, &after.dirt)
     })
 }
 
@@ -124,7 +143,11 @@ pub(super) async fn close(shared: &Shared, closing: Closing<'_>) -> Result<(), D
         price_table,
     } = closing;
     unlock_trees(shared, trees).await?;
-    let after = inspect_trees(shared, trees).await?;
+    let after = look_at(shared, trees).await?;
+    let is_changed: Vec<bool> = after
+        .iter()
+        .map(|after| has_changed(before, &after.result))
+        .collect();
     fold.close();
     let reply = fold.reply_text();
     let contract = shared.store.contract_of(run).await?;
@@ -134,13 +157,19 @@ pub(super) async fn close(shared: &Shared, closing: Closing<'_>) -> Result<(), D
         has_done: fold.has_done(),
         last_error: fold.last_error(),
         reply: &reply,
-        has_changed_tree: has_changed(before, &after),
+        has_changed_tree: is_changed.contains(&true),
         contract,
         silence,
     });
-    let continuation = outcome
-        .is_retryable
-        .then(|| continuation_summary(&fold, &[]));
+    let continuation = outcome.is_retryable.then(|| {
+        let looked = trees.iter().zip(&after).zip(&is_changed);
+        let changed = looked.filter(|(_, is_changed)| **is_changed);
+        let changed = changed.map(|((tree, after), _)| ChangedTree {
+            repo: &tree.repo_name,
+            files: &after.changed,
+        });
+        continuation_summary(&fold, &changed.collect::<Vec<_>>())
+    });
     let transcript_json = serde_json::to_string(fold.segments()).ok();
     let close = RunClose {
         run,
@@ -157,15 +186,16 @@ pub(super) async fn close(shared: &Shared, closing: Closing<'_>) -> Result<(), D
         price_table,
         reply: Some(reply),
         transcript_json,
-        trees: after,
+        trees: after.into_iter().map(|after| after.result).collect(),
         continuation,
         ended_at: shared.clock.now(),
     };
     let closed = shared.store.close_run(close).await?;
     crash_point(CrashPoint::RunClosed);
     tracing::info!(%run, ?closed, status = %outcome.status, liveness = %outcome.liveness, "run over");
-    let run_dir = shared.run_dir(run);
-    if let Err(error) = blocking("remove run directory", move || remove_run_dir(&run_dir)).await? {
+    let (layout, run_dir) = (shared.settings.layout.clone(), shared.run_dir(run));
+    let remove = move || remove_run_dir(&layout, &run_dir);
+    if let Err(error) = blocking("remove run directory", remove).await? {
         tracing::warn!(%run, %error, "run directory left behind");
     }
     (shared.on_change)("run closed");
@@ -184,8 +214,8 @@ pub(super) struct RunDirs {
 }
 
 /// Makes the run's own directory, with a home and a place for temporary files, both the run user's.
+/// A run is launched once, and a start empties the scratch before: nothing of it is there yet.
 pub(super) fn make_run_dir(path: &Path, user: UserIds) -> io::Result<RunDirs> {
-    remove_run_dir(path)?;
     DirBuilder::new().mode(0o700).create(path)?;
     let (home, tmp, config) = (path.join("home"), path.join("tmp"), path.join("config"));
     for directory in [&home, &tmp] {
@@ -227,10 +257,82 @@ fn own(directory: &Path, user: UserIds) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes the run's own directory, if it is there. Links in it are not followed.
-fn remove_run_dir(path: &Path) -> io::Result<()> {
-    match std::fs::remove_dir_all(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        Ok(()) | Err(_) => Ok(()),
+/// Moves the run's own directory, if it is there, to the trash: what an agent made of it, however
+/// deep and with whatever modes, is deleted from there.
+fn remove_run_dir(layout: &Layout, path: &Path) -> io::Result<()> {
+    match std::fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+        Ok(_) => discard(layout, path),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{has_changed, make_run_dir, remove_run_dir};
+    use crate::model::id::{Uid, WorktreeId};
+    use crate::model::worktree::UserIds;
+    use crate::store::TreeResult;
+    use crate::worktree::layout::Layout;
+
+    /// A look at a tree: its head, and the fingerprint of what is not committed in it.
+    fn seen(head: Option<&str>, dirt: Option<&str>) -> TreeResult {
+        TreeResult {
+            worktree: WorktreeId::of(Uid::derived(&["s"]), Uid::derived(&["r"])),
+            head: head.map(ToOwned::to_owned),
+            is_dirty: Some(dirt.is_some()),
+            dirt: dirt.map(ToOwned::to_owned),
+        }
+    }
+
+    #[test]
+    fn a_tree_has_changed_when_two_looks_at_it_differ() {
+        let unseen = TreeResult {
+            is_dirty: None,
+            ..seen(None, None)
+        };
+        for (before, after, is_changed) in [
+            (seen(Some("a"), None), seen(Some("a"), None), false),
+            (seen(Some("a"), None), seen(Some("b"), None), true),
+            (seen(None, None), seen(Some("a"), None), true),
+            (seen(Some("a"), None), seen(Some("a"), Some("x")), true),
+            (
+                seen(Some("a"), Some("x")),
+                seen(Some("a"), Some("x")),
+                false,
+            ),
+            (seen(Some("a"), Some("x")), seen(Some("a"), Some("y")), true),
+            (seen(Some("a"), Some("x")), seen(Some("a"), None), true),
+            (unseen.clone(), seen(Some("a"), Some("x")), false),
+            (seen(Some("a"), None), unseen.clone(), false),
+        ] {
+            let found = has_changed(std::slice::from_ref(&before), &after);
+            assert_eq!(found, is_changed, "{before:?} {after:?}");
+        }
+        assert!(!has_changed(&[], &seen(Some("a"), Some("x"))));
+    }
+
+    #[test]
+    fn a_run_directory_goes_to_the_trash_as_it_is() {
+        let data = tempfile::TempDir::new().unwrap();
+        let layout = Layout::new(data.path());
+        layout.ensure().unwrap();
+        let path = layout.build().join("run-1");
+        let user = UserIds {
+            uid: rustix::process::geteuid().as_raw(),
+            gid: rustix::process::getegid().as_raw(),
+        };
+        let home = make_run_dir(&path, user).unwrap().home;
+        let mut deep = home;
+        for _ in 0..200 {
+            deep.push("deeper");
+        }
+        std::fs::create_dir_all(&deep).unwrap();
+        // Twice: as after a crash in between.
+        for _ in 0..2 {
+            remove_run_dir(&layout, &path).unwrap();
+            assert!(!path.exists());
+            assert_eq!(std::fs::read_dir(layout.trash()).unwrap().count(), 1);
+        }
     }
 }

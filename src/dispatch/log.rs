@@ -5,7 +5,7 @@
 //! crash, not an error.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -71,6 +71,9 @@ pub(crate) struct RunLog {
 /// Lines longer than this are not ours.
 const LINE_BYTES_MAX: u64 = 8 << 20;
 
+/// How much of a log is read at once, in bytes; the line that reaches it is read whole.
+const BATCH_BYTES: usize = 1 << 20;
+
 impl RunLog {
     /// Opens the log at `path` and writes its first line.
     pub(crate) fn create(path: &Path, start: &Record) -> Result<Self, LogError> {
@@ -91,15 +94,16 @@ impl RunLog {
     /// The version that every first line names.
     pub(crate) const VERSION: u32 = EVENT_VERSION;
 
-    /// Appends one line, in one write.
-    pub(crate) fn append(&mut self, record: &Record) -> Result<(), LogError> {
+    /// Appends one line, in one write. How many bytes it has.
+    pub(crate) fn append(&mut self, record: &Record) -> Result<usize, LogError> {
         let line = serde_json::to_vec(record)
             .map_err(|source| error("encode", &self.path, io::Error::other(source)));
         let mut line = line?;
         line.push(b'\n');
         self.file
             .write_all(&line)
-            .map_err(|source| error("append to", &self.path, source))
+            .map_err(|source| error("append to", &self.path, source))?;
+        Ok(line.len())
     }
 
     /// Appends the last line and waits until it is on disk.
@@ -111,27 +115,46 @@ impl RunLog {
     }
 }
 
-/// Every whole line of the log at `path`; empty if there is none. Stops at the first torn line.
-pub(crate) fn read(path: &Path) -> Result<Vec<Record>, LogError> {
-    let file = match File::open(path) {
-        Ok(file) => file,
-        Err(source) if source.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(source) => return Err(error("open", path, source)),
-    };
-    let mut reader = BufReader::new(file);
-    let mut records = Vec::new();
-    loop {
-        let mut line = Vec::new();
-        io::Read::take(&mut reader, LINE_BYTES_MAX)
-            .read_until(b'\n', &mut line)
-            .map_err(|source| error("read", path, source))?;
-        let Some(line) = line.strip_suffix(b"\n") else {
-            return Ok(records);
+/// A log that is read from its beginning, a batch at a time.
+#[derive(Debug)]
+pub(crate) struct LogReader {
+    /// None when there is no log.
+    lines: Option<BufReader<File>>,
+    path: PathBuf,
+}
+
+impl LogReader {
+    /// Opens the log at `path`; one that is not there is empty.
+    pub(crate) fn open(path: PathBuf) -> Result<Self, LogError> {
+        let lines = match File::open(&path) {
+            Ok(file) => Some(BufReader::new(file)),
+            Err(source) if source.kind() == io::ErrorKind::NotFound => None,
+            Err(source) => return Err(error("open", &path, source)),
         };
-        let Ok(record) = serde_json::from_slice(line) else {
-            return Ok(records);
-        };
-        records.push(record);
+        Ok(Self { lines, path })
+    }
+
+    /// The next whole lines, some [`BATCH_BYTES`] of them; empty at the end, which is at the first
+    /// torn line.
+    pub(crate) fn next_batch(&mut self) -> Result<Vec<Record>, LogError> {
+        let mut records = Vec::new();
+        let mut bytes = 0;
+        while let Some(lines) = &mut self.lines
+            && bytes < BATCH_BYTES
+        {
+            let mut line = Vec::new();
+            lines
+                .take(LINE_BYTES_MAX)
+                .read_until(b'\n', &mut line)
+                .map_err(|source| error("read", &self.path, source))?;
+            bytes += line.len();
+            let line = line.strip_suffix(b"\n");
+            match line.and_then(|line| serde_json::from_slice(line).ok()) {
+                Some(record) => records.push(record),
+                None => self.lines = None,
+            }
+        }
+        Ok(records)
     }
 }
 
@@ -145,7 +168,7 @@ fn error(operation: &'static str, path: &Path, source: io::Error) -> LogError {
 
 #[cfg(test)]
 mod tests {
-    use super::{Record, RunLog, read};
+    use super::{BATCH_BYTES, LogReader, Record, RunLog};
     use crate::model::event::AgentEvent;
     use crate::model::id::{ConversationId, RunId, Uid};
     use crate::model::run::EndReason;
@@ -166,11 +189,45 @@ mod tests {
         }
     }
 
+    /// All that the log says, and in how many batches.
+    fn read(path: &std::path::Path) -> (Vec<Record>, usize) {
+        let mut reader = LogReader::open(path.to_owned()).unwrap();
+        let (mut records, mut batches) = (Vec::new(), 0);
+        loop {
+            let batch = reader.next_batch().unwrap();
+            if batch.is_empty() {
+                return (records, batches);
+            }
+            batches += 1;
+            records.extend(batch);
+        }
+    }
+
+    #[test]
+    fn a_long_log_is_read_in_batches() {
+        let dir = tempfile::TempDir::new().unwrap();
+        let path = dir.path().join("run.ndjson");
+        let mut log = RunLog::create(&path, &start()).unwrap();
+        let mut written = vec![start()];
+        for seq in 1..=5 {
+            let event = Record::Event {
+                seq,
+                at: Timestamp::UNIX_EPOCH,
+                event: AgentEvent::Text {
+                    text: "y".repeat(BATCH_BYTES / 2),
+                },
+            };
+            assert!(log.append(&event).unwrap() > BATCH_BYTES / 2);
+            written.push(event);
+        }
+        assert_eq!(read(&path), (written, 3));
+    }
+
     #[test]
     fn a_log_reads_back_up_to_a_torn_line() {
         let dir = tempfile::TempDir::new().unwrap();
         let path = dir.path().join("run.ndjson");
-        assert_eq!(read(&path).unwrap(), []);
+        assert_eq!(read(&path).0, []);
         let event = Record::Event {
             seq: 1,
             at: Timestamp::UNIX_EPOCH,
@@ -191,11 +248,11 @@ mod tests {
             .open(&path)
             .unwrap();
         torn.write_all(b"{\"record\":\"ev").unwrap();
-        assert_eq!(read(&path).unwrap(), [start(), event.clone()]);
+        assert_eq!(read(&path).0, [start(), event.clone()]);
         std::fs::remove_file(&path).unwrap();
         let mut log = RunLog::create(&path, &start()).unwrap();
         log.append(&event).unwrap();
         log.finish(&end).unwrap();
-        assert_eq!(read(&path).unwrap(), [start(), event, end]);
+        assert_eq!(read(&path).0, [start(), event, end]);
     }
 }

@@ -8,6 +8,7 @@
 //!
 //! Never here: a choice (the order has them all), or a second try (the planner's).
 
+mod allowance;
 pub mod classify;
 mod close;
 mod ingest;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::allowance::Allowance;
 use super::log::{LogError, Record, RunLog};
 use super::registry::Shared;
 use super::transcript::Fold;
@@ -12,6 +13,8 @@ use crate::store::{RunEvent, StoreError};
 
 /// Events that are kept back before they are stored: a run that says much costs few transactions.
 const BATCH_MAX: usize = 256;
+/// The same in bytes.
+const BATCH_BYTES_MAX: usize = 1 << 20;
 
 /// One run's recorder.
 pub(super) struct Recorder {
@@ -19,8 +22,10 @@ pub(super) struct Recorder {
     run: RunId,
     log: RunLog,
     fold: Fold,
+    allowance: Allowance,
     next_seq: u64,
     unstored: Vec<RunEvent>,
+    unstored_bytes: usize,
 }
 
 impl Recorder {
@@ -30,28 +35,48 @@ impl Recorder {
             run,
             log,
             fold: Fold::new(),
+            allowance: Allowance::new(),
             next_seq: 1,
             unstored: Vec::new(),
+            unstored_bytes: 0,
         }
     }
 
-    /// Records one event. What bounds a run or ends it is stored at once, the rest soon.
+    /// Records one event, unless the run has said too much. What bounds a run or ends it is stored
+    /// at once, the rest soon.
     pub(super) async fn record(&mut self, event: AgentEvent) -> Result<(), RecordError> {
+        let Some(share) = self.allowance.share_for(&event) else {
+            self.allowance.note_dropped(&event);
+            if matches!(event, AgentEvent::Usage { .. }) {
+                // What it costs is known all the same, as long as this daemon lives.
+                self.fold.push(&event);
+            }
+            return Ok(());
+        };
+        let is_urgent = matches!(event, AgentEvent::Usage { .. } | AgentEvent::Done {});
+        let bytes = self.append(event)?;
+        self.allowance.spend(share, bytes);
+        let is_full = self.unstored.len() >= BATCH_MAX || self.unstored_bytes >= BATCH_BYTES_MAX;
+        if is_urgent || is_full {
+            self.store().await?;
+        }
+        Ok(())
+    }
+
+    /// Logs and folds one event. How many bytes it took in the log.
+    fn append(&mut self, event: AgentEvent) -> Result<usize, RecordError> {
         let at = self.shared.clock.now();
         let seq = self.next_seq;
         self.next_seq += 1;
-        self.log.append(&Record::Event {
+        let bytes = self.log.append(&Record::Event {
             seq,
             at,
             event: event.clone(),
         })?;
         self.fold.push(&event);
-        let is_urgent = matches!(event, AgentEvent::Usage { .. } | AgentEvent::Done {});
         self.unstored.push(RunEvent { seq, at, event });
-        if is_urgent || self.unstored.len() >= BATCH_MAX {
-            self.store().await?;
-        }
-        Ok(())
+        self.unstored_bytes += bytes;
+        Ok(bytes)
     }
 
     /// Records events in their order.
@@ -68,6 +93,7 @@ impl Recorder {
             return Ok(());
         }
         let events = std::mem::take(&mut self.unstored);
+        self.unstored_bytes = 0;
         self.shared.store.append_events(self.run, events).await?;
         crash_point(CrashPoint::EventStored);
         Ok(())
@@ -83,8 +109,12 @@ impl Recorder {
         !self.unstored.is_empty()
     }
 
-    /// Writes the log's last line, stores what is left and hands over the fold.
+    /// Says what was dropped, stores what is left, writes the log's last line and hands over the
+    /// fold.
     pub(super) async fn finish(mut self, end: &Record) -> Result<Fold, RecordError> {
+        if let Some(word) = self.allowance.last_word() {
+            self.append(word)?;
+        }
         self.store().await?;
         self.log.finish(end)?;
         Ok(self.fold)

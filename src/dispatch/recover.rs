@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::classify::Exit;
 use super::close::{self, Closing, Ending};
-use super::log::{self, Record};
+use super::log::{LogReader, Record};
 use super::registry::{DispatchError, Runs};
 use super::runner::confirm_gone;
 use super::transcript::Fold;
@@ -34,9 +34,22 @@ impl Runs {
             return Ok(());
         };
         let path = shared.log_path(run);
-        let records = blocking("read run log", move || log::read(&path)).await??;
-        let logged = Logged::from(records);
-        shared.store.append_events(run, logged.events).await?;
+        let mut reader = blocking("open run log", move || LogReader::open(path)).await??;
+        let mut logged = Logged::default();
+        loop {
+            let batch;
+            (reader, batch) = blocking("read run log", move || {
+                let batch = reader.next_batch();
+                (reader, batch)
+            })
+            .await?;
+            let batch = batch?;
+            if batch.is_empty() {
+                break;
+            }
+            let events = logged.take(batch);
+            shared.store.append_events(run, events).await?;
+        }
         let ending = logged.ending.unwrap_or_else(|| Ending {
             end_reason: beginning.stop_requested.unwrap_or(EndReason::DaemonLost),
             exit: Exit::default(),
@@ -55,29 +68,25 @@ impl Runs {
 }
 
 /// What a run's log says.
+#[derive(Default)]
 struct Logged {
     fold: Fold,
-    events: Vec<RunEvent>,
     ending: Option<Ending>,
     silence: Duration,
 }
 
-impl From<Vec<Record>> for Logged {
-    fn from(records: Vec<Record>) -> Self {
-        let mut logged = Self {
-            fold: Fold::new(),
-            events: Vec::new(),
-            ending: None,
-            silence: Duration::ZERO,
-        };
+impl Logged {
+    /// Takes the next lines in; the events among them are to be stored.
+    fn take(&mut self, records: Vec<Record>) -> Vec<RunEvent> {
+        let mut events = Vec::new();
         for record in records {
             match record {
                 Record::Start { silence_secs, .. } => {
-                    logged.silence = Duration::from_secs(silence_secs);
+                    self.silence = Duration::from_secs(silence_secs);
                 }
                 Record::Event { seq, at, event } => {
-                    logged.fold.push(&event);
-                    logged.events.push(RunEvent { seq, at, event });
+                    self.fold.push(&event);
+                    events.push(RunEvent { seq, at, event });
                 }
                 Record::End {
                     code,
@@ -85,13 +94,13 @@ impl From<Vec<Record>> for Logged {
                     end_reason,
                     ..
                 } => {
-                    logged.ending = Some(Ending {
+                    self.ending = Some(Ending {
                         end_reason,
                         exit: Exit { code, signal },
                     });
                 }
             }
         }
-        logged
+        events
     }
 }

@@ -3,13 +3,15 @@
 //!
 //! One live run a conversation, one writer a worktree, and the caps of fleet, workspace, repo and
 //! agent, counting the runs that this plan admits. Within a conversation the earliest wake goes
-//! first; a wake whose agent takes no work is not in line, so it keeps nobody else waiting.
+//! first; a wake whose agent takes no work is not in line, so it keeps nobody else waiting. The
+//! next attempt of a lost run has the lost run's place, which was before everything that waits.
 
 use std::collections::BTreeMap;
 
 use super::cx::PlanCx;
 use super::gates::{Gates, Reservation};
 use super::provision::missing;
+use super::settle::next_attempt;
 use super::view::{AgentView, SpaceView, View};
 use crate::model::action::{Action, HoldReason, HoldSubject};
 use crate::model::id::{ConversationId, RunId, Uid, WakeId};
@@ -18,11 +20,14 @@ use crate::model::observed::Backoff;
 use crate::model::run::{RunOrder, RunTree};
 use crate::model::spec::{AdapterSpec, AgentSpec, GitIdentity, Lifecycle};
 use crate::model::units::SilenceTimeout;
-use crate::model::wake::{QueuedWake, Wake};
+use crate::model::wake::{QueuedWake, Wake, WakeReason};
 
 pub(super) fn step(cx: &mut PlanCx<'_>) {
     let mut wakes: Vec<&QueuedWake> = cx.view.observed.wakes.iter().collect();
-    wakes.sort_by_key(|queued| (queued.wake.priority, queued.sequence));
+    wakes.sort_by_key(|queued| {
+        let is_recovery = queued.wake.reason == WakeReason::Recovery;
+        (!is_recovery, queued.wake.priority, queued.sequence)
+    });
     let mut lanes = Lanes::of(cx.view);
     let mut gates = Gates::of(cx.view);
     for queued in wakes {
@@ -38,6 +43,8 @@ type Gate = (HoldReason, String);
 struct Lanes {
     /// The first wake in line of each conversation.
     first: BTreeMap<ConversationId, WakeId>,
+    /// The ended run of each conversation whose next attempt is not recorded yet.
+    lost: BTreeMap<ConversationId, RunId>,
     /// Who writes each worktree, by space and repo.
     writers: BTreeMap<(Uid, Uid), RunId>,
     fleet: u32,
@@ -51,6 +58,11 @@ impl Lanes {
         let mut lanes = Self::default();
         for run in view.observed.live_runs.values() {
             lanes.take(run.id, run.workspace, run.agent, run.space, &run.repos);
+        }
+        for run in &view.observed.ended_runs {
+            if next_attempt(view, run).is_some() {
+                lanes.lost.insert(run.wake.conversation, run.id);
+            }
         }
         lanes
     }
@@ -180,6 +192,10 @@ fn in_line(view: &View<'_>, lanes: &mut Lanes, wake: &Wake) -> Result<(), Gate> 
             "run {} of {agent} is live in the conversation",
             run.id.short()
         );
+        return Err((HoldReason::ConversationBusy, message));
+    }
+    if let Some(run) = lanes.lost.get(&wake.conversation) {
+        let message = format!("run {} is tried once more first", run.short());
         return Err((HoldReason::ConversationBusy, message));
     }
     Ok(())

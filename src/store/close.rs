@@ -34,6 +34,9 @@ pub struct TreeResult {
     pub head: Option<String>,
     /// Whether it has uncommitted changes; none: it could not be looked at.
     pub is_dirty: Option<bool>,
+    /// What the uncommitted changes are, as a fingerprint; none: there are none, or it could not
+    /// be looked at.
+    pub dirt: Option<String>,
 }
 
 /// Everything that closing a run records.
@@ -246,13 +249,15 @@ fn enter_in_ledger(
 fn finish_trees(conn: &Connection, close: &RunClose) -> rusqlite::Result<()> {
     for tree in &close.trees {
         conn.prepare_cached(
-            "UPDATE run_trees SET head = ?3, is_dirty = ?4 WHERE run = ?1 AND worktree = ?2",
+            "UPDATE run_trees SET head = ?3, is_dirty = ?4, dirt = ?5
+             WHERE run = ?1 AND worktree = ?2",
         )?
         .execute(params![
             Text(close.run),
             Text(tree.worktree),
             tree.head,
-            tree.is_dirty
+            tree.is_dirty,
+            tree.dirt
         ])?;
     }
     conn.prepare_cached("DELETE FROM leases WHERE run = ?1")?

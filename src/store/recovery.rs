@@ -8,6 +8,13 @@ use super::{Effect, Store, StoreError, TreeResult};
 use crate::model::id::{ConversationId, RunId};
 use crate::model::run::{EndReason, RunTree};
 
+/// The most of one message that a history has, in characters. A prompt's window is smaller, so
+/// what is cut here is left out there.
+const MESSAGE_CHARS_MAX: usize = 50_001;
+/// The most of all messages: two windows, since the message that a run answers takes part here
+/// and not there.
+const HISTORY_CHARS_MAX: usize = 2 * MESSAGE_CHARS_MAX;
+
 /// What is known of a run's beginning.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunBeginning {
@@ -22,7 +29,7 @@ pub struct RunBeginning {
 /// The end of a conversation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct History {
-    /// Its last messages, oldest first.
+    /// Its last messages, oldest first, no more than a prompt may quote of them.
     pub messages: Vec<MessageView>,
     /// How many there are before these.
     pub older: usize,
@@ -45,7 +52,8 @@ impl Store {
                 for tree in &before {
                     kept += conn
                         .prepare_cached(
-                            "UPDATE run_trees SET start_head = ?3, start_is_dirty = ?4
+                            "UPDATE run_trees
+                             SET start_head = ?3, start_is_dirty = ?4, start_dirt = ?5
                              WHERE run = ?1 AND worktree = ?2
                                AND start_head IS NULL AND start_is_dirty IS NULL",
                         )?
@@ -53,7 +61,8 @@ impl Store {
                             Text(run),
                             Text(tree.worktree),
                             tree.head,
-                            tree.is_dirty
+                            tree.is_dirty,
+                            tree.dirt
                         ])?;
                 }
                 Ok(Effect::applied_if(kept > 0))
@@ -109,7 +118,8 @@ impl Store {
             .await
     }
 
-    /// The last `limit` messages of a conversation.
+    /// The last messages of a conversation: at most `limit`, and none after they fill a prompt's
+    /// window, however long each is.
     ///
     /// # Errors
     /// When the database fails.
@@ -120,12 +130,24 @@ impl Store {
     ) -> Result<History, StoreError> {
         self.connections
             .read("history", move |conn| {
-                let mut messages: Vec<MessageView> = conn
-                    .prepare_cached(
-                        "SELECT * FROM messages WHERE conversation = ?1 ORDER BY seq DESC LIMIT ?2",
-                    )?
-                    .query_map(params![Text(conversation), limit], message_view)?
-                    .collect::<rusqlite::Result<_>>()?;
+                let mut latest = conn.prepare_cached(
+                    "SELECT seq, id, space, conversation, author_kind, author, agent,
+                       substr(text, 1, ?3) AS text, run, requested_by, created_at
+                     FROM messages WHERE conversation = ?1 ORDER BY seq DESC LIMIT ?2",
+                )?;
+                let mut rows = latest.query(params![
+                    Text(conversation),
+                    limit,
+                    i64::try_from(MESSAGE_CHARS_MAX).unwrap_or(i64::MAX)
+                ])?;
+                let (mut messages, mut chars) = (Vec::new(), 0);
+                while chars < HISTORY_CHARS_MAX
+                    && let Some(row) = rows.next()?
+                {
+                    let message = message_view(row)?;
+                    chars += message.text.chars().count();
+                    messages.push(message);
+                }
                 messages.reverse();
                 let first = messages.first().map_or(i64::MAX, |message| message.seq);
                 let older: i64 = conn
@@ -158,5 +180,6 @@ fn tree_before(row: &Row<'_>) -> rusqlite::Result<TreeResult> {
         worktree: row.text("worktree")?,
         head: row.get("start_head")?,
         is_dirty: row.get("start_is_dirty")?,
+        dirt: row.get("start_dirt")?,
     })
 }

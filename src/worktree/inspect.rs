@@ -1,8 +1,15 @@
 //! What an agent has done to its tree: asked without running or writing anything of the tree's.
 
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
+
+use rustix::fs::{OFlags, fstat};
+use rustix::io::Errno;
+use sha2::{Digest, Sha256};
 
 use super::engine::index::Index;
 use super::layout::Layout;
@@ -12,6 +19,8 @@ use crate::git::confined::{Confined, ConfinedError};
 use crate::git::refs::Head;
 use crate::model::worktree::{ObjectId, UserIds};
 
+/// The most changed paths that are named.
+pub const CHANGED_MAX: usize = 100;
 /// Longest index that is read from a tree.
 const INDEX_BYTES_MAX: u64 = 512 << 20;
 
@@ -24,6 +33,15 @@ pub enum InspectError {
     /// Its index could not be handed to git.
     #[error("copy the index of {}", tree.display())]
     Index {
+        /// The tree.
+        tree: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// What is not committed could not be looked at.
+    #[error("look at what changed in {}", tree.display())]
+    Changes {
         /// The tree.
         tree: PathBuf,
         /// What the system said.
@@ -60,6 +78,11 @@ pub struct TreeFacts {
     pub nested: usize,
     /// Stash entries.
     pub stashes: usize,
+    /// What is not committed, and the stashes, as a fingerprint: another one, another state. A
+    /// file counts by its mode, size and time, not its content. None when there is nothing of it.
+    pub dirt: Option<String>,
+    /// The first [`CHANGED_MAX`] of the paths that differ from `HEAD`, as text, in their order.
+    pub changed: Vec<String>,
 }
 
 impl TreeFacts {
@@ -88,18 +111,12 @@ pub fn inspect(
     let changes = Changes::read(&view)?;
     let head = view.refs().and_then(|refs| refs.head_id()).cloned();
     let git_error = |source| git_error(&view, source);
-    let (mut staged, mut ahead_of_base) = (0, None);
+    let (mut staged, mut ahead_of_base) = (Vec::new(), None);
     if let Some(head) = &head {
-        let cached = view
-            .git("diff-index")
-            .args(["--cached", "--name-only", "-z"]);
-        let cached = cached.args(["--ignore-submodules=none", "--no-ext-diff", head.as_str()]);
-        let cached = cached.run().map_err(git_error)?;
-        staged = cached
-            .stdout
-            .split(|&byte| byte == 0)
-            .filter(|path| !path.is_empty())
-            .count();
+        let cached = view.git("diff-index").args(["--cached", "--raw", "-z"]);
+        let cached = cached.args(["--no-abbrev", "--no-renames", "--ignore-submodules=none"]);
+        let cached = cached.args(["--no-ext-diff", head.as_str()]);
+        staged = staged_of(&cached.run().map_err(git_error)?.stdout);
         let range = format!("{base}..{head}");
         let count = view
             .git("rev-list")
@@ -112,16 +129,112 @@ pub fn inspect(
         Head::Branch(name) => name.strip_prefix("refs/heads/").map(str::to_owned),
         Head::Detached(_) => None,
     });
+    let stashes = view.refs().map_or(&[][..], |refs| &refs.stashes);
+    let dirt = dirt(tree, &changes, &staged, stashes);
+    let dirt = dirt.map_err(|source| InspectError::Changes {
+        tree: tree.to_owned(),
+        source,
+    })?;
     Ok(TreeFacts {
         head,
         branch,
         ahead_of_base,
         modified: changes.modified.len(),
-        staged,
+        staged: staged.len(),
         untracked: changes.untracked.len(),
         nested: changes.nested.len(),
-        stashes: view.refs().map_or(0, |refs| refs.stashes.len()),
+        stashes: stashes.len(),
+        dirt,
+        changed: changes.named(&staged),
     })
+}
+
+/// A path whose content in the index differs from `HEAD`, and how.
+#[derive(Debug)]
+struct Staged {
+    /// Modes, ids and status, as git prints them.
+    how: Vec<u8>,
+    path: Vec<u8>,
+}
+
+/// Reads what `diff-index --raw -z --no-renames` printed: each path follows how it differs.
+fn staged_of(raw: &[u8]) -> Vec<Staged> {
+    let mut fields = raw.split(|&byte| byte == 0);
+    let mut staged = Vec::new();
+    while let (Some(how), Some(path)) = (fields.next(), fields.next()) {
+        staged.push(Staged {
+            how: how.to_vec(),
+            path: path.to_vec(),
+        });
+    }
+    staged
+}
+
+/// The fingerprint of what is not committed; none when there is nothing.
+fn dirt(
+    tree: &Path,
+    changes: &Changes,
+    staged: &[Staged],
+    stashes: &[ObjectId],
+) -> io::Result<Option<String>> {
+    let mut hash = Sha256::new();
+    let mut is_empty = true;
+    // Each part ends with a byte that is in no path.
+    let mut add = |kind: &str, path: &[u8], facts: &[u8]| {
+        is_empty = false;
+        for part in [kind.as_bytes(), path, facts] {
+            hash.update(part);
+            hash.update([0]);
+        }
+    };
+    let root = beneath::open_root(tree)?;
+    let groups = [
+        ("modified", &changes.modified),
+        ("untracked", &changes.untracked),
+        ("nested", &changes.nested),
+    ];
+    for (kind, paths) in groups {
+        for path in paths {
+            add(kind, path, state_of(&root, path)?.as_bytes());
+        }
+    }
+    for Staged { how, path } in staged {
+        add("staged", path, how);
+    }
+    for stash in stashes {
+        add("stash", b"", stash.as_str().as_bytes());
+    }
+    if is_empty {
+        return Ok(None);
+    }
+    let mut hex = String::with_capacity(64);
+    for byte in hash.finalize() {
+        // A write to a string can't fail.
+        let _written = write!(hex, "{byte:02x}");
+    }
+    Ok(Some(hex))
+}
+
+/// What tells one state of a file from another without reading it; empty when it can't be
+/// seen.
+fn state_of(root: &OwnedFd, path: &[u8]) -> io::Result<String> {
+    let named = match beneath::open(root, path, OFlags::PATH) {
+        Ok(named) => named,
+        // Gone, beneath what is a directory no more, or hidden by its owner.
+        Err(error) => {
+            return match Errno::from_io_error(&error) {
+                Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::ACCESS) => {
+                    Ok(String::new())
+                }
+                _ => Err(error),
+            };
+        }
+    };
+    let stat = fstat(&named)?;
+    Ok(format!(
+        "{:o} {} {}.{:09}",
+        stat.st_mode, stat.st_size, stat.st_mtime, stat.st_mtime_nsec
+    ))
 }
 
 /// What is believed of an index that an agent may have written.
@@ -189,6 +302,17 @@ pub(super) struct Changes {
 }
 
 impl Changes {
+    /// The first [`CHANGED_MAX`] paths of these and of `staged`, as text.
+    fn named(&self, staged: &[Staged]) -> Vec<String> {
+        let paths = [&self.modified, &self.untracked, &self.nested].into_iter();
+        let paths = paths.flatten().chain(staged.iter().map(|it| &it.path));
+        let paths: BTreeSet<&Vec<u8>> = paths.collect();
+        let first = paths.into_iter().take(CHANGED_MAX);
+        first
+            .map(|path| String::from_utf8_lossy(path).into_owned())
+            .collect()
+    }
+
     /// Asks git for them. Ignore rules are those of the tree's own `.gitignore` files.
     pub(super) fn read(view: &Confined) -> Result<Self, InspectError> {
         Self::parse(view, |subcommand| view.git(subcommand))

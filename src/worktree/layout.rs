@@ -10,6 +10,8 @@
 //!     repos/<repo name>, repos/<repo name>.homeostat        a worktree, its marker beside it
 //!     repos/<repo name>.part                                one that is being made
 //!     agents/<agent uid>, agents/<agent uid>.homeostat      an overlay, its marker beside it
+//!   kept/<space uid>/<agent uid>                      0700  an overlay with an agent's work in
+//!                                                         it, kept when its space went
 //!   build/                                            0711  scratch: emptied at every start
 //!   trash/                                            0700  what waits to be deleted
 //!   runs/                                             0700  logs of runs
@@ -75,6 +77,11 @@ impl Layout {
         agents.join(agent.to_string())
     }
 
+    /// Where overlays with work in them are kept when their space goes.
+    pub fn kept(&self, space: Uid) -> PathBuf {
+        self.data.join("kept").join(space.to_string())
+    }
+
     /// What we keep of a repo.
     pub fn repo(&self, repo: Uid) -> PathBuf {
         self.data.join("repos").join(repo.to_string())
@@ -123,6 +130,7 @@ impl Layout {
         ensure_directory(&self.data, PASSAGE)?;
         ensure_directory(&self.data.join("repos"), PRIVATE)?;
         ensure_directory(&self.data.join("workspaces"), PASSAGE)?;
+        ensure_directory(&self.data.join("kept"), PRIVATE)?;
         ensure_directory(&self.build(), PASSAGE)?;
         ensure_directory(&self.trash(), PRIVATE)?;
         ensure_directory(&self.runs(), PRIVATE)

@@ -19,9 +19,10 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::cache::release_base;
-use super::layout::Layout;
+use super::layout::{Layout, PRIVATE, ensure_directory};
 use super::marker::{Marker, MarkerError, MarkerKind, sync_directory};
 use super::salvage::{SalvageError, SalvageRef, SalvageRequest, newest, salvage};
+use crate::git::beneath::open_root;
 use crate::git::command::GitError;
 use crate::model::crash::{CrashPoint, crash_point};
 use crate::model::id::Uid;
@@ -189,10 +190,12 @@ fn saved_before(
     })
 }
 
-/// Moves a space's root, with its overlays, to the trash, once its worktrees are gone.
+/// Moves a space's root to the trash, once its worktrees are gone. An overlay that holds anything
+/// is an agent's work: it goes to [`Layout::kept`] as it is, with its marker, and stays there.
 ///
 /// # Errors
-/// [`TrashError`]; the root is where it was. A root that is gone already is success.
+/// [`TrashError`]; the root is where it was. Can be repeated after any of them, and after a crash:
+/// an overlay that was moved before is kept already. A root that is gone already is success.
 pub fn reclaim_space_root(layout: &Layout, workspace: Uid, space: Uid) -> Result<(), TrashError> {
     let path = layout.space(workspace, space);
     let reading = |source| TrashError::Read {
@@ -214,18 +217,91 @@ pub fn reclaim_space_root(layout: &Layout, workspace: Uid, space: Uid) -> Result
     };
     for entry in entries {
         let name = entry.file_name();
-        // What a provisioning that died left half made, or a marker without its tree.
-        let is_remnant = [".part", ".homeostat"]
-            .iter()
-            .any(|suffix| name.as_bytes().ends_with(suffix.as_bytes()));
-        if !is_remnant {
+        if !is_remnant(&name) {
             return Err(TrashError::Occupied {
                 path,
                 name: name.to_string_lossy().into_owned(),
             });
         }
     }
+    keep_overlays(layout, &path, space)?;
     discard(layout, &path).map_err(|source| TrashError::Move { path, source })
+}
+
+/// Whether a name in a directory of ours is a marker, or what a daemon that died left half made.
+fn is_remnant(name: &OsStr) -> bool {
+    let name = name.as_bytes();
+    let is_half_made = name.starts_with(b".marker-") || name.ends_with(b".part");
+    is_half_made || name.ends_with(b".homeostat")
+}
+
+/// Moves what agents left in their overlays out of the space's root.
+fn keep_overlays(layout: &Layout, root: &Path, space: Uid) -> Result<(), TrashError> {
+    let agents = root.join("agents");
+    let reading = |source| TrashError::Read {
+        path: agents.clone(),
+        source,
+    };
+    let entries = match fs::read_dir(&agents) {
+        Ok(entries) => entries.collect::<Result<Vec<_>, _>>().map_err(reading)?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(source) => return Err(reading(source)),
+    };
+    for entry in entries {
+        let (path, name) = (entry.path(), entry.file_name());
+        if is_remnant(&name) || !holds_work(&path).map_err(reading)? {
+            continue;
+        }
+        let marker = Marker::path_of(MarkerKind::Overlay, &path);
+        if !exists(&marker).map_err(reading)? {
+            return Err(TrashError::Occupied {
+                path: root.to_owned(),
+                name: name.to_string_lossy().into_owned(),
+            });
+        }
+        let moving = |source| TrashError::Move {
+            path: path.clone(),
+            source,
+        };
+        let kept = layout.kept(space);
+        ensure_directory(&kept, PRIVATE).map_err(moving)?;
+        let target = free_name(&kept, &name).map_err(moving)?;
+        // The marker first, as a copy: what is kept is never without the record of whose it is.
+        let record = Marker::path_of(MarkerKind::Overlay, &target);
+        fs::copy(&marker, &record).map_err(moving)?;
+        sync_directory(&kept).map_err(moving)?;
+        move_to(&path, &target).map_err(moving)?;
+        sync_directory(&kept).map_err(moving)?;
+        tracing::info!(%space, path = %target.display(), "overlay kept");
+    }
+    Ok(())
+}
+
+/// Whether an overlay is anything else than an empty directory. A link is not followed.
+fn holds_work(path: &Path) -> io::Result<bool> {
+    if !fs::symlink_metadata(path)?.is_dir() {
+        return Ok(true);
+    }
+    match fs::read_dir(path) {
+        Ok(mut entries) => Ok(entries.next().is_some()),
+        // Its owner hid what is in it.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(true),
+        Err(error) => Err(error),
+    }
+}
+
+/// A name that is not taken in a directory of ours: `name`, or one with a number.
+fn free_name(directory: &Path, name: &OsStr) -> io::Result<PathBuf> {
+    let mut target = directory.join(name);
+    for number in 2_u32.. {
+        if !exists(&target)? {
+            break;
+        }
+        let mut numbered = name.to_owned();
+        numbered.push(format!("-{number}"));
+        target = directory.join(numbered);
+    }
+    Ok(target)
 }
 
 fn exists(path: &Path) -> io::Result<bool> {
@@ -236,15 +312,34 @@ fn exists(path: &Path) -> io::Result<bool> {
     }
 }
 
-/// Moves something of ours to the trash, whatever its name and size.
-pub(super) fn discard(layout: &Layout, path: &Path) -> io::Result<()> {
+/// Moves something of ours to the trash, whatever its name, size and mode. A link is moved, not
+/// followed.
+///
+/// # Errors
+/// What the system said; it is where it was.
+pub fn discard(layout: &Layout, path: &Path) -> io::Result<()> {
     let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
     let slot = tempfile::Builder::new()
         .prefix("t-")
         .tempdir_in(layout.trash())?;
-    fs::rename(path, slot.path().join(name))?;
+    move_to(path, &slot.path().join(name))?;
     let _kept = slot.keep();
     path.parent().map_or(Ok(()), sync_directory)
+}
+
+/// Renames. A directory that its owner may not write cannot be moved by that owner, and the owner
+/// is us where runs are the daemon's own user.
+fn move_to(from: &Path, to: &Path) -> io::Result<()> {
+    match fs::rename(from, to) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            let (Some(parent), Some(name)) = (from.parent(), from.file_name()) else {
+                return Err(error);
+            };
+            let _opened = open_to_empty(&open_root(parent)?, name.as_bytes())?;
+            fs::rename(from, to)
+        }
+        moved => moved,
+    }
 }
 
 /// Moves what a dead daemon left in the scratch directory to the trash. To be called before any

@@ -4,17 +4,19 @@
 //! P2: equal input, byte-identical plan. P3: cutting a pass off after any action and planning anew
 //! reaches the same end. P4 (asserted by the world at every step): never two runs in one
 //! conversation or one worktree, never a run of a paused agent, no cap exceeded, nothing taken from
-//! under a run. P5: nothing is planned for a thing that was removed.
+//! under a run. P5: nothing is planned for a thing that was removed. P6: in a conversation the next
+//! attempt of a lost run starts before what waits.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 
-use homeostat::model::action::{Action, HoldSubject, Plan};
+use homeostat::model::action::{Action, HoldReason, HoldSubject, Plan};
 use homeostat::model::id::{OverrideId, RunId};
 use homeostat::model::kind::{Kind, ObjectRef};
 use homeostat::model::observed::{Backoff, Estop, Observed, OperatorPause};
 use homeostat::model::run::{EndReason, Liveness, RunStatus};
 use homeostat::model::units::Money;
+use homeostat::model::wake::{Wake, WakeReason};
 use homeostat::plan::conditions::conditions;
 use homeostat::plan::plan;
 use homeostat::plan::render::Report;
@@ -158,6 +160,7 @@ fn planned(world: &mut World) -> Result<Plan, TestCaseError> {
     prop_assert!(conditions.keys().eq(world.observed.objects.keys()));
     nothing_for_the_removed(world, &plan_of_it)?;
     every_wake_is_accounted_for(world, &plan_of_it)?;
+    lost_work_goes_first(world, &plan_of_it)?;
     Ok(plan_of_it)
 }
 
@@ -210,6 +213,46 @@ fn every_wake_is_accounted_for(world: &World, plan: &Plan) -> Result<(), TestCas
         let holds = plan.holds.iter();
         let holds = holds.filter(|hold| hold.subject == HoldSubject::Wake(id));
         prop_assert_eq!(acts.count() + holds.count(), 1, "{:?}", queued);
+    }
+    Ok(())
+}
+
+/// P6: nothing else of the conversation starts while the next attempt of a lost run is to come,
+/// or waits for anything but its agent.
+fn lost_work_goes_first(world: &World, plan: &Plan) -> Result<(), TestCaseError> {
+    let to_come = plan.actions.iter().filter_map(|action| match action {
+        Action::SettleRun { retry, .. } => retry.as_deref(),
+        _ => None,
+    });
+    let takes_no_work = |wake: &Wake| {
+        let is_cancelled = plan
+            .actions
+            .iter()
+            .any(|action| matches!(action, Action::CancelWake { wake: it, .. } if *it == wake.id));
+        let is_held = plan.holds.iter().any(|hold| {
+            let is_not_in_line = match hold.reason {
+                HoldReason::AgentArchived
+                | HoldReason::PausedByGit
+                | HoldReason::PausedByOperator => true,
+                _ => hold.message.contains("does not declare"),
+            };
+            hold.subject == HoldSubject::Wake(wake.id) && is_not_in_line
+        });
+        is_cancelled || is_held
+    };
+    let waiting = world.observed.wakes.iter().map(|queued| &queued.wake);
+    let waiting = waiting.filter(|it| it.reason == WakeReason::Recovery && !takes_no_work(it));
+    let lost: Vec<&Wake> = to_come.chain(waiting).collect();
+    for action in &plan.actions {
+        let Action::StartRun(order) = action else {
+            continue;
+        };
+        let mut lost = lost.iter();
+        let passed = lost.find(|it| it.conversation == order.conversation);
+        prop_assert!(
+            passed.is_none() || order.reason == WakeReason::Recovery,
+            "{order:?} starts before {passed:?}"
+        );
     }
     Ok(())
 }

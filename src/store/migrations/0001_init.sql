@@ -325,8 +325,10 @@ CREATE TABLE run_trees (
   base           TEXT NOT NULL,                             -- where the branch started
   start_head     TEXT,                                      -- before launch; NULL: not looked at
   start_is_dirty INTEGER CHECK (start_is_dirty IN (0, 1)),  -- before launch; NULL: not looked at
+  start_dirt     TEXT,                                      -- fingerprint of the dirt; NULL: no dirt
   head           TEXT,                                      -- after the run; NULL: not looked at
   is_dirty       INTEGER CHECK (is_dirty IN (0, 1)),        -- after the run; NULL: not looked at
+  dirt           TEXT,                                      -- fingerprint of the dirt; NULL: no dirt
   PRIMARY KEY (run, worktree)
 ) STRICT, WITHOUT ROWID;
 

@@ -6,6 +6,7 @@ mod commit;
 mod demo;
 mod disk;
 mod estop;
+mod flood;
 mod refusal;
 mod revision;
 mod rig;

@@ -9,7 +9,8 @@ use homeostat::model::spec::BudgetScopeKind;
 use homeostat::model::units::Money;
 use homeostat::model::wake::WakeState;
 use homeostat::store::{
-    Admission, Author, Closed, Effect, Pricing, RunEvent, RunFilter, StoreError, TreeResult,
+    Admission, Author, Closed, Effect, NewMessage, Pricing, RunEvent, RunFilter, StoreError,
+    TreeResult,
 };
 
 use super::world::{World, assert_same, at, close, dump, facts, order, uid, wake, worktree};
@@ -162,6 +163,7 @@ async fn closing_is_one_step_and_happens_once() {
         worktree: worktree().id,
         head: Some("beef".to_owned()),
         is_dirty: Some(true),
+        dirt: Some("f00d".to_owned()),
     }];
     assert_eq!(
         store.close_run(ending.clone()).await.unwrap(),
@@ -438,7 +440,8 @@ async fn a_runs_beginning_is_kept_as_first_seen() {
         vec![TreeResult {
             worktree: worktree().id,
             head: Some(head.to_owned()),
-            is_dirty: Some(false),
+            is_dirty: Some(true),
+            dirt: Some(format!("dirt of {head}")),
         }]
     };
     assert_eq!(
@@ -479,5 +482,35 @@ async fn a_history_is_the_end_of_a_conversation_and_says_what_is_before() {
         let history = store.history(main, limit).await.unwrap();
         let said: Vec<_> = history.messages.iter().filter_map(|it| it.run).collect();
         assert_eq!((said, history.older), (runs, older));
+    }
+}
+
+#[tokio::test]
+async fn a_history_ends_where_no_prompt_would_quote_more() {
+    let world = World::new().await;
+    let main = ConversationId::main_of(uid("room"));
+    let length = 60_000;
+    for number in 0..5 {
+        let message = NewMessage {
+            id: MessageId::derived(&[&number.to_string()]),
+            workspace: uid("workspace"),
+            space: uid("room"),
+            conversation: main,
+            author: Author::Human {
+                name: "Ada".to_owned(),
+            },
+            text: "é".repeat(length),
+            requested_by: None,
+            created_at: at(number),
+        };
+        let posted = world.store.post_message(message, None, None).await.unwrap();
+        assert!(!posted.was_duplicate);
+    }
+    let history = world.store.history(main, 500).await.unwrap();
+    assert_eq!((history.messages.len(), history.older), (2, 3));
+    for message in &history.messages {
+        // More than a prompt's window, so that it is not quoted as if it were whole.
+        let chars = message.text.chars().count();
+        assert!((50_001..length).contains(&chars), "{chars}");
     }
 }

@@ -52,6 +52,37 @@ fn facts_follow_what_the_agent_does() {
 }
 
 #[test]
+fn what_is_not_committed_has_a_fingerprint() {
+    let disk = Disk::plain();
+    let (layout, source) = (disk.layout(), source(&disk.path()));
+    let made = worktree(&layout, &source, WorktreeBackend::Git);
+    let tree = &made.path;
+    let look = || inspect(&layout, tree, &made.base, user()).unwrap();
+    assert_eq!((look().dirt, look().changed), (None, Vec::new()));
+    let mut seen = Vec::new();
+    let steps: [&dyn Fn(); 8] = [
+        &|| agent_write(&tree.join("plain"), "one"),
+        // The tree is dirty already, by the same path and with the same size.
+        &|| agent_write(&tree.join("plain"), "two"),
+        &|| agent_write(&tree.join("new"), "new"),
+        &|| agent_write(&tree.join("new"), "newer"),
+        &|| drop(agent_git(tree, &["add", "plain"])),
+        &|| fs::remove_file(tree.join("plain")).unwrap(),
+        &|| drop(agent_git(tree, &["init", "-q", "nested"])),
+        &|| drop(agent_git(tree, &["stash", "-q"])),
+    ];
+    for (number, step) in steps.into_iter().enumerate() {
+        step();
+        let dirt = look().dirt;
+        assert!(dirt.is_some() && !seen.contains(&dirt), "step {number}");
+        assert_eq!(look().dirt, dirt, "step {number}");
+        seen.push(dirt);
+    }
+    agent_write(&tree.join("plain"), "three");
+    assert_eq!(look().changed, ["nested", "new", "plain"]);
+}
+
+#[test]
 fn hidden_changes_are_seen() {
     let disk = Disk::plain();
     let (layout, source) = (disk.layout(), source(&disk.path()));

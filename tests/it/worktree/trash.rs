@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use homeostat::model::observed::WorktreeBackend;
 use homeostat::worktree::layout::Layout;
+use homeostat::worktree::marker::{Marker, MarkerKind};
 use homeostat::worktree::provision::{Provisioned, provision};
 use homeostat::worktree::space::{SpaceRequest, ensure_overlay, ensure_space_root};
 use homeostat::worktree::trash::{
@@ -75,6 +76,8 @@ fn one_life(disk: &Disk, backend: WorktreeBackend) {
     reclaim_space_root(&layout, id("workspace"), id("space")).unwrap();
     reclaim_space_root(&layout, id("workspace"), id("space")).unwrap();
     assert!(!layout.space(id("workspace"), id("space")).exists());
+    let kept = layout.kept(id("space")).join(id("agent").to_string());
+    assert_eq!(fs::read_to_string(kept.join("notes")).unwrap(), "x");
     assert_eq!(purge_all(&layout), Vec::<PathBuf>::new());
     assert_eq!(names(&layout.trash()), [layout.trash()]);
     assert_eq!(fingerprint(&source), before);
@@ -129,6 +132,52 @@ fn what_is_not_ours_stays() {
     let unmarked = reclaim_space_root(&layout, id("workspace"), id("space"));
     assert!(matches!(unmarked, Err(TrashError::NotOurs { .. })));
     assert!(root.exists());
+}
+
+#[test]
+fn what_an_agent_left_in_its_overlay_is_kept() {
+    let disk = Disk::plain();
+    let layout = disk.layout();
+    let elsewhere = disk.path().join("elsewhere");
+    fs::create_dir(&elsewhere).unwrap();
+    let life = |agents: &[&str]| {
+        ensure_space_root(&layout, &room()).unwrap();
+        agents.iter().for_each(|agent| {
+            let overlay = ensure_overlay(&layout, &room(), id(agent)).unwrap();
+            agent_write(&overlay.join("notes"), agent);
+            symlink(&elsewhere, overlay.join("link")).unwrap();
+            fs::set_permissions(&overlay, Permissions::from_mode(0o555)).unwrap();
+        });
+        ensure_overlay(&layout, &room(), id("idle")).unwrap();
+        reclaim_space_root(&layout, id("workspace"), id("space")).unwrap();
+        assert!(!layout.space(id("workspace"), id("space")).exists());
+    };
+    life(&["ada", "max"]);
+    // The same space once more: nothing that is kept is replaced.
+    life(&["ada"]);
+    let kept = layout.kept(id("space"));
+    let mut found = Vec::new();
+    for entry in fs::read_dir(&kept).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            let notes = fs::read_to_string(path.join("notes")).unwrap();
+            let owner = Marker::verify(MarkerKind::Overlay, &path, id(&notes)).unwrap();
+            assert_eq!(owner.user, user());
+            found.push(notes);
+        }
+    }
+    found.sort();
+    assert_eq!(found, ["ada", "ada", "max"]);
+    assert_eq!(purge_all(&layout), Vec::<PathBuf>::new());
+    assert!(elsewhere.exists());
+
+    // What has no marker is not ours to move.
+    let root = ensure_space_root(&layout, &room()).unwrap();
+    let foreign = root.join("agents/foreign");
+    fs::create_dir(&foreign).unwrap();
+    fs::write(foreign.join("file"), "x").unwrap();
+    let occupied = reclaim_space_root(&layout, id("workspace"), id("space"));
+    assert!(matches!(occupied, Err(TrashError::Occupied { .. })));
 }
 
 #[test]
