@@ -29,8 +29,8 @@ pub struct Facts<'a> {
     pub has_done: bool,
     /// What was reported to have failed last.
     pub last_error: Option<&'a ReportedError>,
-    /// The visible text.
-    pub reply: &'a str,
+    /// What the agent said last; empty when it said nothing.
+    pub last_text: &'a str,
     /// Whether a worktree differs from where the run began.
     pub has_changed_tree: bool,
     /// What the run owed, and whether it was handed in; none where nothing in particular is owed.
@@ -179,7 +179,7 @@ fn clean(facts: &Facts<'_>) -> Outcome {
         (Liveness::Empty, family, summary.to_owned())
     };
     let productive = |silent: &str| {
-        let said = first_line(facts.reply);
+        let said = first_line(facts.last_text);
         let summary = said.unwrap_or_else(|| silent.to_owned());
         (Liveness::Productive, None, summary)
     };
@@ -187,7 +187,7 @@ fn clean(facts: &Facts<'_>) -> Outcome {
         Some(contract) if contract.is_met => productive(handed_in(contract.verb)),
         Some(contract) => empty(&not_handed_in(contract.verb)),
         None if facts.has_changed_tree => productive("changed files and said nothing"),
-        None => match first_line(facts.reply) {
+        None => match first_line(facts.last_text) {
             Some(said) => (Liveness::Completed, None, said),
             None => empty("said nothing and changed nothing"),
         },
@@ -284,7 +284,7 @@ mod tests {
             exit: Exit::with_code(0),
             has_done: true,
             last_error: None,
-            reply: REPLY,
+            last_text: REPLY,
             has_changed_tree: true,
             contract: None,
             silence: Duration::from_secs(900),
@@ -333,7 +333,7 @@ mod tests {
         for end in EndReason::iter() {
             let clean = facts(end);
             let quiet = Facts {
-                reply: " \n",
+                last_text: " \n",
                 ..clean
             };
             let undone = Facts {
@@ -404,13 +404,13 @@ mod tests {
             "budget exceeded",
         ] {
             let outcome = classify(&Facts {
-                reply: prose,
+                last_text: prose,
                 ..facts(EndReason::AgentFinished)
             });
             assert_eq!(outcome.liveness, Liveness::Productive, "{prose}");
             let outcome = classify(&owing(
                 Facts {
-                    reply: prose,
+                    last_text: prose,
                     ..facts(EndReason::AgentFinished)
                 },
                 false,
@@ -432,7 +432,7 @@ mod tests {
     fn a_summary_is_one_bounded_line() {
         let long = format!("\u{1b}[1m{}\nnext", "é".repeat(300));
         let summary = classify(&Facts {
-            reply: &long,
+            last_text: &long,
             ..facts(EndReason::AgentFinished)
         })
         .summary;
@@ -443,7 +443,7 @@ mod tests {
         );
         let exact = "x".repeat(SUMMARY_CHARS_MAX);
         let summary = classify(&Facts {
-            reply: &exact,
+            last_text: &exact,
             ..facts(EndReason::AgentFinished)
         })
         .summary;

@@ -149,14 +149,13 @@ pub(super) async fn close(shared: &Shared, closing: Closing<'_>) -> Result<(), D
         .map(|after| has_changed(before, &after.result))
         .collect();
     fold.close();
-    let reply = fold.reply_text();
     let contract = shared.store.contract_of(run).await?;
     let outcome = classify(&Facts {
         end: ending.end_reason,
         exit: ending.exit,
         has_done: fold.has_done(),
         last_error: fold.last_error(),
-        reply: &reply,
+        last_text: fold.last_text(),
         has_changed_tree: is_changed.contains(&true),
         contract,
         silence,
@@ -184,7 +183,7 @@ pub(super) async fn close(shared: &Shared, closing: Closing<'_>) -> Result<(), D
         usage: *fold.usage(),
         model: fold.model().map(ToOwned::to_owned),
         price_table,
-        reply: Some(reply),
+        reply: Some(fold.reply_text()),
         transcript_json,
         trees: after.into_iter().map(|after| after.result).collect(),
         continuation,

@@ -43,7 +43,7 @@ fn shim_binary() -> &'static Path {
 }
 
 /// Every installed version's program.
-fn programs(test: &str) -> Vec<PathBuf> {
+pub(crate) fn programs(test: &str) -> Vec<PathBuf> {
     let target = shim_binary()
         .ancestors()
         .nth(2)

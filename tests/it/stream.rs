@@ -64,19 +64,18 @@ impl Recording {
             let json = serde_json::to_string(segment).expect("JSON");
             writeln!(shown, "segment {json}").expect("memory");
         }
-        let reply = fold.reply_text();
         let outcome = classify(&Facts {
             end: self.end,
             exit: self.exit,
             has_done: fold.has_done(),
             last_error: fold.last_error(),
-            reply: &reply,
+            last_text: fold.last_text(),
             has_changed_tree: false,
             contract: None,
             silence: Duration::from_secs(900),
         });
         writeln!(shown, "usage   {:?}", fold.usage()).expect("memory");
-        writeln!(shown, "reply   {reply:?}").expect("memory");
+        writeln!(shown, "reply   {:?}", fold.reply_text()).expect("memory");
         writeln!(shown, "outcome {outcome:?}").expect("memory");
         let golden = format!("{}.out", self.path.display());
         let golden = snapbox::Data::read_from(Path::new(&golden), None).raw();

@@ -107,8 +107,18 @@ impl Fold {
 
     /// The answer: all visible text, its stretches as paragraphs. Empty when nothing was said.
     pub fn reply_text(&self) -> String {
-        let stretches = self
-            .segments
+        self.stretches().collect::<Vec<_>>().join("\n\n")
+    }
+
+    /// What was said last: between tool calls an agent says what it is about to do, and at its end
+    /// what it did. Empty when nothing was said.
+    pub fn last_text(&self) -> &str {
+        self.stretches().next_back().unwrap_or_default()
+    }
+
+    /// The stretches of visible text.
+    fn stretches(&self) -> impl DoubleEndedIterator<Item = &str> {
+        self.segments
             .iter()
             .enumerate()
             .filter_map(|(at, segment)| {
@@ -117,8 +127,7 @@ impl Fold {
                 };
                 let text = text.trim();
                 (!text.is_empty() && !self.is_echo(at)).then_some(text)
-            });
-        stretches.collect::<Vec<_>>().join("\n\n")
+            })
     }
 
     /// How often each tool was called, by name.

@@ -250,7 +250,9 @@ fn the_reply_is_the_visible_text_in_paragraphs() {
         text("Really.\n\n"),
     ]);
     assert_eq!(fold.reply_text(), "Looking.\n\nFixed.\nReally.");
+    assert_eq!(fold.last_text(), "Fixed.\nReally.");
     assert_eq!(Fold::new().reply_text(), "");
+    assert_eq!(Fold::new().last_text(), "");
 }
 
 #[test]

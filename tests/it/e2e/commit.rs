@@ -82,7 +82,8 @@ fn ticket_becomes_commit(disk: Disk, backend: &'static str) {
     assert_eq!(fleet.runs().len(), 1);
 }
 
-fn made_by_the_agent(fleet: &Fleet, run: &Value) {
+/// That the run's one commit is `ada`'s, on top of what the source has.
+pub(super) fn made_by_the_agent(fleet: &Fleet, run: &Value) {
     let tree = &run["trees"][0];
     let (base, head) = (&tree["base"], &tree["head"]);
     assert_eq!(*base, fleet.git("app", &["rev-parse", "HEAD"]));

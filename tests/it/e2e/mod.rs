@@ -2,6 +2,7 @@
 //! the program's own commands say what became of it.
 
 mod budget;
+mod claude;
 mod commit;
 mod demo;
 mod disk;
