@@ -224,11 +224,12 @@ fn write_loop(
         let before = conn.total_changes();
         let (replies, outcome) = commit_group(conn, group);
         let is_changed = outcome.is_ok() && conn.total_changes() != before;
-        for reply in replies {
-            reply(outcome.clone());
-        }
+        // Before the replies: who has its answer also finds its commit announced.
         if is_changed {
             commits.send_modify(|count| *count = count.wrapping_add(1));
+        }
+        for reply in replies {
+            reply(outcome.clone());
         }
     }
 }
