@@ -209,15 +209,8 @@ impl<'f, 'a> Builder<'f, 'a> {
             return Outcome::Abandon;
         }
         if self.awaits_key() {
-            return match &self.nodes[id].value {
-                Value::String(text) => self.set_key(Key::Text(text.clone(), range)),
-                Value::Null
-                | Value::Bool(_)
-                | Value::Integer(_)
-                | Value::Float(_)
-                | Value::Sequence(_)
-                | Value::Mapping(_) => self.bad_key(range),
-            };
+            let text = text_of(&self.nodes[id].value);
+            return self.take_key(text, range);
         }
         self.attach(id, weight, height);
         Outcome::GoOn
@@ -270,15 +263,7 @@ impl<'f, 'a> Builder<'f, 'a> {
             self.anchors.insert(anchor, Some(id));
         }
         if self.awaits_key() {
-            let outcome = match &node.value {
-                Value::String(text) => self.set_key(Key::Text(text.clone(), range)),
-                Value::Null
-                | Value::Bool(_)
-                | Value::Integer(_)
-                | Value::Float(_)
-                | Value::Sequence(_)
-                | Value::Mapping(_) => self.bad_key(range),
-            };
+            let outcome = self.take_key(text_of(&node.value), range);
             if anchor != 0 {
                 self.nodes.push(node);
             }
@@ -338,6 +323,14 @@ impl<'f, 'a> Builder<'f, 'a> {
 
     fn is_merge(&self, text: &str) -> bool {
         text == "<<" && self.awaits_key()
+    }
+
+    /// The awaited key, which has to be text.
+    fn take_key(&mut self, text: Option<Cow<'a, str>>, range: Range) -> Outcome {
+        match text {
+            Some(text) => self.set_key(Key::Text(text, range)),
+            None => self.bad_key(range),
+        }
     }
 
     fn set_key(&mut self, new: Key<'a>) -> Outcome {
@@ -502,4 +495,17 @@ impl<'f, 'a> Builder<'f, 'a> {
 pub(super) fn too_deep(span: Span) -> Diagnostic {
     let message = format!("lists and mappings nest more than {DEPTH_MAX} deep here");
     Diagnostic::new(Code::TooDeep, span, message)
+}
+
+/// The text of a value that is text.
+fn text_of<'a>(value: &Value<'a>) -> Option<Cow<'a, str>> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Null
+        | Value::Bool(_)
+        | Value::Integer(_)
+        | Value::Float(_)
+        | Value::Sequence(_)
+        | Value::Mapping(_) => None,
+    }
 }

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::disk::Disk;
 use super::rig::{Fleet, fingerprint};
+use crate::support::disk::Disk;
 
 #[test]
 fn a_committed_ticket_becomes_a_commit_in_a_reflinked_worktree() {

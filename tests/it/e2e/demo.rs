@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use homeostat::process::deadline::Deadline;
 
-use super::disk::Disk;
 use super::rig::{Answer, program};
+use crate::support::disk::Disk;
 
 /// No user of any host.
 const NOBODY: u32 = 70_013;

@@ -5,7 +5,6 @@ mod budget;
 mod claude;
 mod commit;
 mod demo;
-mod disk;
 mod estop;
 mod flood;
 mod refusal;

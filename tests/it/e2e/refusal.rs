@@ -5,8 +5,8 @@ use std::path::Path;
 
 use rustix::process::Signal;
 
-use super::disk::Disk;
 use super::rig::{Fleet, fingerprint};
+use crate::support::disk::Disk;
 
 #[test]
 fn no_plain_copy_stands_in_for_a_reflink() {

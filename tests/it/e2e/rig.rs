@@ -13,7 +13,7 @@ use homeostat::process::deadline::{Deadline, poll_until};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use super::disk::Disk;
+use crate::support::disk::Disk;
 
 /// Longer than anything here takes on a busy machine.
 pub(super) const LONG: Duration = Duration::from_secs(60);

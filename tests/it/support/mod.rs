@@ -1,3 +1,4 @@
-//! Servers that tests talk to.
+//! What several groups of tests stand on: file systems, and servers to talk to.
 
+pub(super) mod disk;
 pub(super) mod model_server;

@@ -15,7 +15,8 @@ use homeostat::worktree::layout::Layout;
 use homeostat::worktree::provision::{Provisioned, TreeRequest, provision};
 use jiff::Timestamp;
 use sha2::{Digest, Sha256};
-use tempfile::TempDir;
+
+pub(super) use crate::support::disk::Disk;
 
 /// Who owns trees in these tests: somebody else where we are root.
 pub(super) fn user() -> UserIds {
@@ -52,88 +53,12 @@ pub(super) fn tool(program: &str, arguments: &[&str]) -> Output {
     Command::new(program).args(arguments).output().unwrap()
 }
 
-/// A directory of some file system, gone with what is in it when dropped.
-pub(super) struct Disk {
-    directory: TempDir,
-    mounted: bool,
-}
-
 impl Disk {
-    /// On the file system of the temporary directory.
-    pub(super) fn plain() -> Self {
-        let directory = TempDir::new().unwrap();
-        fs::set_permissions(directory.path(), Permissions::from_mode(0o755)).unwrap();
-        fs::create_dir(directory.path().join("fs")).unwrap();
-        Self {
-            directory,
-            mounted: false,
-        }
-    }
-
-    /// A fresh XFS with reflinks; none, with the reason said, where the host can't have one.
-    pub(super) fn xfs(test: &str) -> Option<Self> {
-        let disk = Self::plain();
-        let image = disk.directory.path().join("image");
-        fs::File::create(&image)
-            .unwrap()
-            .set_len(400 << 20)
-            .unwrap();
-        let image = image.to_str().unwrap();
-        let made = is_root() && {
-            let made = tool("sh", &["-c", "command -v mkfs.xfs"]).status.success();
-            made && tool("mkfs.xfs", &["-q", image]).status.success()
-        };
-        disk.mount(test, made, &["-o", "loop", image])
-    }
-
-    /// A fresh tmpfs.
-    pub(super) fn tmpfs(test: &str) -> Option<Self> {
-        Self::plain().mount(test, is_root(), &["-t", "tmpfs", "tmpfs"])
-    }
-
-    /// A fresh ext4.
-    pub(super) fn ext4(test: &str) -> Option<Self> {
-        let disk = Self::plain();
-        let image = disk.directory.path().join("image");
-        fs::File::create(&image).unwrap().set_len(64 << 20).unwrap();
-        let image = image.to_str().unwrap();
-        let made = is_root() && tool("mkfs.ext4", &["-q", image]).status.success();
-        disk.mount(test, made, &["-o", "loop", image])
-    }
-
-    fn mount(mut self, test: &str, made: bool, arguments: &[&str]) -> Option<Self> {
-        let target = self.path();
-        let arguments = [arguments, &[target.to_str().unwrap()]].concat();
-        if made && tool("mount", &arguments).status.success() {
-            self.mounted = true;
-            fs::set_permissions(&target, Permissions::from_mode(0o755)).unwrap();
-            return Some(self);
-        }
-        eprintln!("SKIP {test}: needs root, the file system's tools and loop devices");
-        None
-    }
-
-    pub(super) fn path(&self) -> PathBuf {
-        self.directory.path().join("fs")
-    }
-
     /// A data directory, as the daemon would make it.
     pub(super) fn layout(&self) -> Layout {
         let layout = Layout::new(self.path().join("data"));
         layout.ensure().unwrap();
         layout
-    }
-}
-
-impl Drop for Disk {
-    fn drop(&mut self) {
-        if self.mounted {
-            let target = self.path();
-            let target = target.to_str().unwrap();
-            if !tool("umount", &[target]).status.success() {
-                tool("umount", &["-l", target]);
-            }
-        }
     }
 }
 
@@ -241,6 +166,33 @@ pub(super) fn request(source: &Path, backend: WorktreeBackend) -> TreeRequest {
 /// A worktree to play the agent in.
 pub(super) fn worktree(layout: &Layout, source: &Path, backend: WorktreeBackend) -> Provisioned {
     provision(layout, &request(source, backend)).unwrap()
+}
+
+/// Makes of a worktree what a hostile agent would: whatever obeys its configuration runs `program`.
+/// The tree itself, a repository nested in it, and one that the tree tracks as a submodule at `url`.
+pub(super) fn make_hostile(tree: &Path, url: &str, program: &Path) {
+    for nested in ["nested", "tracked"] {
+        agent_git(tree, &["init", "-q", nested]);
+        let nested = tree.join(nested);
+        agent_write(&nested.join("file"), "x");
+        agent_git(&nested, &["add", "file"]);
+        agent_git(&nested, &["commit", "-qm", "x"]);
+        poison(&nested.join(".git"), program);
+    }
+    agent_git(tree, &["add", "tracked"]);
+    let submodule =
+        "[submodule \"tracked\"]\n\tpath = tracked\n\tignore = none\n\tupdate = !touch x\n";
+    agent_write(
+        &tree.join(".gitmodules"),
+        &format!("{submodule}\turl = {url}\n"),
+    );
+    agent_write(
+        &tree.join(".gitattributes"),
+        "* filter=evil diff=evil merge=evil\n",
+    );
+    poison(&tree.join(".git"), program);
+    fs::write(tree.join(".git/info/attributes"), "* filter=evil\n").unwrap();
+    agent_write(&tree.join("plain"), "changed");
 }
 
 /// All that can be seen of each name, but the time of its last reading.

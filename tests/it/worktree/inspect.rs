@@ -7,7 +7,8 @@ use homeostat::model::observed::WorktreeBackend;
 use homeostat::worktree::inspect::{TreeFacts, inspect};
 
 use super::fixture::{
-    Disk, agent_git, agent_write, canary, fingerprint, give, poison, source, tool, user, worktree,
+    Disk, agent_git, agent_write, canary, fingerprint, give, make_hostile, source, tool, user,
+    worktree,
 };
 
 #[test]
@@ -122,28 +123,10 @@ fn looking_executes_and_changes_nothing() {
     let made = worktree(&layout, &source, WorktreeBackend::Git);
     let tree = &made.path;
     let (program, mark) = canary(&disk.path());
-    // The tree itself, a repository nested in it, and one that the tree tracks as a submodule.
+    make_hostile(tree, "./x", &program);
     for nested in ["nested", "tracked"] {
-        agent_git(tree, &["init", "-q", nested]);
-        let nested = tree.join(nested);
-        agent_write(&nested.join("file"), "x");
-        agent_git(&nested, &["add", "file"]);
-        agent_git(&nested, &["commit", "-qm", "x"]);
-        poison(&nested.join(".git"), &program);
-        agent_write(&nested.join("file"), "changed");
+        agent_write(&tree.join(nested).join("file"), "changed");
     }
-    agent_git(tree, &["add", "tracked"]);
-    agent_write(
-        &tree.join(".gitmodules"),
-        "[submodule \"tracked\"]\n\tpath = tracked\n\turl = ./x\n\tignore = none\n\tupdate = !touch x\n",
-    );
-    agent_write(
-        &tree.join(".gitattributes"),
-        "* filter=evil diff=evil merge=evil\n",
-    );
-    poison(&tree.join(".git"), &program);
-    fs::write(tree.join(".git/info/attributes"), "* filter=evil\n").unwrap();
-    agent_write(&tree.join("plain"), "changed");
     let before = fingerprint(tree);
     let facts = inspect(&layout, tree, &made.base, user()).unwrap();
     assert!(facts.is_dirty() && facts.nested == 1, "{facts:?}");

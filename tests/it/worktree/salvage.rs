@@ -10,8 +10,8 @@ use homeostat::worktree::provision::Provisioned;
 use homeostat::worktree::salvage::{SalvageRef, SalvageRequest, salvage};
 
 use super::fixture::{
-    Disk, agent_git, agent_write, canary, fingerprint, git, give, id, now, poison, source, user,
-    worktree,
+    Disk, agent_git, agent_write, canary, fingerprint, git, give, id, make_hostile, now, source,
+    user, worktree,
 };
 
 fn save(layout: &Layout, made: &Provisioned) -> Option<SalvageRef> {
@@ -230,29 +230,10 @@ fn saving_executes_nothing_of_the_trees() {
     let made = worktree(&layout, &source, WorktreeBackend::Git);
     let tree = &made.path;
     let (program, mark) = canary(&disk.path());
-    for nested in ["nested", "tracked"] {
-        agent_git(tree, &["init", "-q", nested]);
-        let nested = tree.join(nested);
-        agent_write(&nested.join("file"), "x");
-        agent_git(&nested, &["add", "file"]);
-        agent_git(&nested, &["commit", "-qm", "x"]);
-        poison(&nested.join(".git"), &program);
-    }
-    agent_git(tree, &["add", "tracked"]);
-    agent_write(
-        &tree.join(".gitmodules"),
-        "[submodule \"tracked\"]\n\tpath = tracked\n\turl = -x\n\tignore = none\n\tupdate = !touch x\n",
-    );
-    agent_write(
-        &tree.join(".gitattributes"),
-        "* filter=evil diff=evil merge=evil\n",
-    );
-    poison(&tree.join(".git"), &program);
-    fs::write(tree.join(".git/info/attributes"), "* filter=evil\n").unwrap();
+    make_hostile(tree, "-x", &program);
     // Links that lead out are saved as links.
     std::os::unix::fs::symlink("/etc/passwd", tree.join("out")).unwrap();
     give(&tree.join("out"));
-    agent_write(&tree.join("plain"), "changed");
     agent_write(&tree.join("tracked/more"), "more");
     let saved = save(&layout, &made).unwrap();
     assert!(!mark.exists(), "something of the tree's was executed");
