@@ -1,4 +1,4 @@
-//! The encodings of one value. Escapes are not here: views undo them.
+//! The encodings of one value. Other escapes than those of addresses are not here: views undo them.
 
 use super::redactor::VALUE_MIN;
 
@@ -34,8 +34,10 @@ fn add(piece: &str, forms: &mut Vec<Vec<u8>>) {
     let bytes = piece.as_bytes();
     forms.push(bytes.to_vec());
     forms.push(piece.chars().rev().collect::<String>().into_bytes());
-    forms.push(hex(bytes, b"0123456789abcdef"));
-    forms.push(hex(bytes, b"0123456789ABCDEF"));
+    for digits in [b"0123456789abcdef", b"0123456789ABCDEF"] {
+        forms.push(hex(bytes, digits));
+        forms.push(percent(bytes, digits));
+    }
     for offset in 0..3 {
         forms.push(base64_core(bytes, offset, STANDARD));
         forms.push(base64_core(bytes, offset, URL_SAFE));
@@ -68,6 +70,21 @@ fn hex(bytes: &[u8], digits: &[u8; 16]) -> Vec<u8> {
         ]
     };
     bytes.iter().flat_map(pair).collect()
+}
+
+/// As in an address. A view undoes this as well, but a stray `%` before a value that begins with two
+/// hexadecimal digits is taken for an escape, and with it the value's beginning.
+fn percent(bytes: &[u8], digits: &[u8; 16]) -> Vec<u8> {
+    let mut encoded = Vec::with_capacity(bytes.len());
+    for byte in bytes {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(byte) {
+            encoded.push(*byte);
+        } else {
+            encoded.push(b'%');
+            encoded.extend(hex(&[*byte], digits));
+        }
+    }
+    encoded
 }
 
 /// The characters of base64 that are the value's alone when it stands `offset` bytes (modulo 3)
@@ -110,6 +127,8 @@ mod tests {
             "~~>>??<<",
             "3c3c3f3f3e3e7e7e",
             "3C3C3F3F3E3E7E7E",
+            "%3C%3C%3F%3F%3E%3E~~",
+            "%3c%3c%3f%3f%3e%3e~~",
             "PDw/Pz4+fn",
             "PDw_Pz4-fn",
             "w8Pz8+Pn5+",

@@ -453,6 +453,15 @@ fn cut<'a>(text: &'a str, places: &[proptest::sample::Index]) -> Vec<&'a str> {
     places.into_iter().map(piece).collect()
 }
 
+#[test]
+fn a_stray_percent_sign_hides_no_beginning() {
+    let value = "0di7:$&'\"pr'";
+    let redactor = Redactor::new(&[Known { name: "v", value }]);
+    let text = format!("%{}", percent(value));
+    assert_eq!(redactor.text(&text), "%[redacted:v]");
+    assert_eq!(redactor.text(&text.to_lowercase()), "%[redacted:v]");
+}
+
 proptest! {
     #[test]
     fn a_stream_says_what_the_whole_text_says(
