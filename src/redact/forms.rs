@@ -36,7 +36,9 @@ fn add(piece: &str, forms: &mut Vec<Vec<u8>>) {
     forms.push(piece.chars().rev().collect::<String>().into_bytes());
     for digits in [b"0123456789abcdef", b"0123456789ABCDEF"] {
         forms.push(hex(bytes, digits));
-        forms.push(percent(bytes, digits));
+        // Some encoders keep these four as they are.
+        forms.push(percent(bytes, digits, b"-._~"));
+        forms.push(percent(bytes, digits, b""));
     }
     for offset in 0..3 {
         forms.push(base64_core(bytes, offset, STANDARD));
@@ -72,12 +74,12 @@ fn hex(bytes: &[u8], digits: &[u8; 16]) -> Vec<u8> {
     bytes.iter().flat_map(pair).collect()
 }
 
-/// As in an address. A view undoes this as well, but a stray `%` before a value that begins with two
+/// As in an address, with `kept` besides letters and digits as they are. A view undoes this as well, but a stray `%` before a value that begins with two
 /// hexadecimal digits is taken for an escape, and with it the value's beginning.
-fn percent(bytes: &[u8], digits: &[u8; 16]) -> Vec<u8> {
+fn percent(bytes: &[u8], digits: &[u8; 16], kept: &[u8]) -> Vec<u8> {
     let mut encoded = Vec::with_capacity(bytes.len());
     for byte in bytes {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(byte) {
+        if byte.is_ascii_alphanumeric() || kept.contains(byte) {
             encoded.push(*byte);
         } else {
             encoded.push(b'%');
@@ -129,6 +131,7 @@ mod tests {
             "3C3C3F3F3E3E7E7E",
             "%3C%3C%3F%3F%3E%3E~~",
             "%3c%3c%3f%3f%3e%3e~~",
+            "%3C%3C%3F%3F%3E%3E%7E%7E",
             "PDw/Pz4+fn",
             "PDw_Pz4-fn",
             "w8Pz8+Pn5+",
