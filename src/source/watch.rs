@@ -21,6 +21,8 @@ use crate::git::objects::Objects;
 
 /// Directories that are watched one by one; a source with more is polled.
 const WATCHES_MAX: usize = 8_192;
+/// Looks in a row at a source whose directories keep changing, before it is others' turn.
+const ROUNDS_MAX: usize = 8;
 /// How long the start waits for the first look: a source may be slow, or never answer.
 const FIRST_LOOK: Duration = Duration::from_secs(2);
 
@@ -205,31 +207,53 @@ impl State {
 
     /// Watches what there is now, and says in which state it is; none if it cannot be read.
     fn look(&mut self) -> Option<u64> {
+        let (mut wanted, _) = self.survey();
+        for _ in 0..ROUNDS_MAX {
+            self.watch(&wanted);
+            // A directory that came meanwhile may have been filled before a watch stood on it.
+            let (now, state) = self.survey();
+            if now.directories == wanted.directories {
+                return state;
+            }
+            wanted = now;
+        }
+        if self.signals.try_send(Signal::Dirty).is_err() {
+            tracing::trace!("another look was due");
+        }
+        None
+    }
+
+    /// What there is to watch now, and a hash of its state.
+    fn survey(&self) -> (Watches, Option<u64>) {
         let mut hasher = DefaultHasher::new();
-        match self.source.clone() {
+        match &self.source {
             Source::Directory(root) => {
-                let listing = walk::list(&root, self.keep);
-                self.watch(&directory_watches(&root, listing.as_ref().ok()));
-                // What changed before the watches stood is in this second listing.
-                let listing = walk::list(&root, self.keep).ok()?;
-                for (path, (_, stat)) in &listing.files {
-                    (path, stat).hash(&mut hasher);
-                }
+                let listing = walk::list(root, self.keep).ok();
+                let watches = directory_watches(root, listing.as_ref());
+                let state = listing.map(|listing| {
+                    for (path, (_, stat)) in &listing.files {
+                        (path, stat).hash(&mut hasher);
+                    }
+                    hasher.finish()
+                });
+                (watches, state)
             }
             Source::Git {
                 repository,
                 reference,
                 ..
             } => {
-                let common = Objects::open(&repository).ok();
-                let common = common.map(|it| it.common_directory().to_owned());
-                self.watch(&git_watches(&repository, common.as_deref()));
-                let objects = Objects::open(&repository).ok()?;
-                let commit = objects.resolve(&reference).ok()?;
-                commit.map(|id| id.to_string()).hash(&mut hasher);
+                let objects = Objects::open(repository).ok();
+                let common = objects.as_ref().map(Objects::common_directory);
+                let watches = git_watches(repository, common);
+                let commit = objects.and_then(|it| it.resolve(reference).ok());
+                let state = commit.map(|commit| {
+                    commit.map(|id| id.to_string()).hash(&mut hasher);
+                    hasher.finish()
+                });
+                (watches, state)
             }
         }
-        Some(hasher.finish())
     }
 
     fn watch(&mut self, wanted: &Watches) {

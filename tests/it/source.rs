@@ -208,12 +208,17 @@ fn saving_by_rename_is_noticed_every_time() {
 fn files_in_new_directories_are_noticed() {
     let root = TempDir::new().unwrap();
     let watched = Watched::by_events(Source::Directory(root.path().to_owned()));
-    let deep = root.path().join("one/two/three");
-    fs::create_dir_all(&deep).unwrap();
-    fs::write(deep.join("a.yaml"), "first").unwrap();
-    watched.until_text("first");
-    save(&deep.join("a.yaml"), "second");
-    watched.until_text("second");
+    // Many times: a directory may come at each moment of the watcher's look.
+    for round in 0..50 {
+        let deep = root.path().join(format!("{round}/one/two/three"));
+        fs::create_dir_all(&deep).unwrap();
+        let text = format!("{round} first");
+        fs::write(deep.join("a.yaml"), &text).unwrap();
+        watched.until_text(&text);
+        let text = format!("{round} second");
+        save(&deep.join("a.yaml"), &text);
+        watched.until_text(&text);
+    }
 }
 
 #[test]

@@ -235,7 +235,11 @@ fn refused(run: &mut Run) -> InputRefused {
 
 #[test]
 fn input_goes_on_until_it_is_closed() {
-    let mut setup = script("while read -r line; do echo \"got $line\"; done; echo over");
+    // Its input is closed before it ends: it lives on until its word is read.
+    let mut setup = script(
+        "while read -r line; do echo \"got $line\"; done; trap 'echo over; exit 0' TERM; echo closed; \
+         while :; do sleep 0.01; done",
+    );
     setup.program.stdin = "one\n".to_owned();
     setup.program.keeps_stdin = true;
     let mut run = setup.launch();
@@ -244,13 +248,15 @@ fn input_goes_on_until_it_is_closed() {
     assert_eq!(run.line(), "got two");
     tell(&mut run, &input("ee\n"));
     tell(&mut run, &Order::CloseInput);
-    tell(&mut run, &input("late\n"));
     assert_eq!(run.line(), "got three");
+    assert_eq!(run.line(), "closed");
+    tell(&mut run, &input("late\n"));
     let closed = InputRefused {
         reason: InputRefusal::Closed,
         inputs: 1,
     };
     assert_eq!(refused(&mut run), closed);
+    signal(run.shim(), Signal::TERM);
     let (output, exited) = run.finish();
     assert_eq!((output.as_str(), exited.exit.code), ("over\n", Some(0)));
 }
