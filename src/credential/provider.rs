@@ -57,4 +57,22 @@ impl Provider {
             ],
         }
     }
+
+    /// The variable that says where it is.
+    pub const fn base_variable(self) -> &'static str {
+        match self {
+            Self::Anthropic => "ANTHROPIC_BASE_URL",
+            Self::Openai => "OPENAI_BASE_URL",
+            Self::Google => "GOOGLE_GEMINI_BASE_URL",
+        }
+    }
+
+    /// Where it is unless that variable says otherwise.
+    pub const fn base_default(self) -> &'static str {
+        match self {
+            Self::Anthropic => "https://api.anthropic.com",
+            Self::Openai => "https://api.openai.com/v1",
+            Self::Google => "https://generativelanguage.googleapis.com",
+        }
+    }
 }

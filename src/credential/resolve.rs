@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 
 use jiff::Timestamp;
-use strum::{Display, EnumIter, EnumString, IntoStaticStr};
+use strum::{Display, EnumIter, EnumString, IntoEnumIterator, IntoStaticStr};
 
 use super::provider::{Provider, Scheme};
 use super::secret::Secret;
@@ -136,7 +136,7 @@ struct Candidate {
 ///
 /// If no source has a credential, or the first that has one can't be used.
 pub fn resolve(provider: Provider, sources: &Sources<'_>) -> Result<Resolved, CredentialError> {
-    let mut candidates = candidates(provider, sources).into_iter();
+    let mut candidates = sources.candidates(provider).into_iter();
     let Some(Candidate {
         place,
         scheme,
@@ -171,69 +171,70 @@ pub fn resolve(provider: Provider, sources: &Sources<'_>) -> Result<Resolved, Cr
     })
 }
 
-/// In the order of the sources, and of the names inside each.
-fn candidates(provider: Provider, sources: &Sources<'_>) -> Vec<Candidate> {
-    let mut all = Vec::new();
-    let named = |environment: &BTreeMap<String, String>, name: &str| {
-        environment.get(name).cloned().map(Some)
-    };
-    all.extend(variables(
-        provider,
-        CredentialSource::AdapterOverride,
-        |name| named(sources.adapter, name),
-    ));
-    all.extend(variables(
-        provider,
-        CredentialSource::CallerEnvironment,
-        |name| named(sources.caller, name),
-    ));
-    all.extend(
-        sources
-            .stored
-            .of(provider)
-            .map(|(account, stored)| Candidate {
-                place: Place {
-                    source: CredentialSource::DaemonStore,
-                    name: account.to_owned(),
-                },
-                scheme: stored.scheme,
-                value: Some(stored.secret.clone()),
-                expires_at: stored.expires_at,
-            }),
-    );
-    all.extend(variables(
-        provider,
-        CredentialSource::ProcessEnvironment,
-        |name| {
-            let value = sources.process.get(OsStr::new(name))?;
-            Some(value.to_str().map(str::to_owned))
-        },
-    ));
-    all
-}
+impl Sources<'_> {
+    /// Where the provider is: what the first of the environments says that says it, else the
+    /// provider's own address. What is no text is handed on as far as it is, and is no address.
+    pub fn base_url(&self, provider: Provider) -> String {
+        let said = CredentialSource::iter()
+            .find_map(|source| self.variable(source, provider.base_variable()));
+        said.map_or_else(
+            || provider.base_default().to_owned(),
+            |value| value.to_string_lossy().into_owned(),
+        )
+    }
 
-/// `get` gives a variable's value, or none of a value that is no text.
-fn variables(
-    provider: Provider,
-    source: CredentialSource,
-    get: impl Fn(&str) -> Option<Option<String>>,
-) -> impl Iterator<Item = Candidate> {
-    provider
-        .variables()
-        .iter()
-        .filter_map(move |(name, scheme)| {
-            let value = get(name)?.map(|value| Secret::new(value.trim().to_owned()));
-            let is_empty = value
-                .as_ref()
-                .is_some_and(|value| value.expose().is_empty());
-            (!is_empty).then(|| Candidate {
+    /// A variable's value in one source, without the blanks around it; none if nothing is left of
+    /// it, or the source has no variables.
+    fn variable(&self, source: CredentialSource, name: &str) -> Option<&OsStr> {
+        let value = match source {
+            CredentialSource::AdapterOverride => OsStr::new(self.adapter.get(name)?),
+            CredentialSource::CallerEnvironment => OsStr::new(self.caller.get(name)?),
+            CredentialSource::DaemonStore => return None,
+            CredentialSource::ProcessEnvironment => self.process.get(OsStr::new(name))?,
+        };
+        let value = value.to_str().map_or(value, |text| OsStr::new(text.trim()));
+        (!value.is_empty()).then_some(value)
+    }
+
+    /// Everything that would serve, in the order of the sources, and of the names inside each.
+    fn candidates(&self, provider: Provider) -> Vec<Candidate> {
+        let of = |source| match source {
+            CredentialSource::DaemonStore => self.stored_candidates(provider),
+            CredentialSource::AdapterOverride
+            | CredentialSource::CallerEnvironment
+            | CredentialSource::ProcessEnvironment => self.variable_candidates(provider, source),
+        };
+        CredentialSource::iter().flat_map(of).collect()
+    }
+
+    fn stored_candidates(&self, provider: Provider) -> Vec<Candidate> {
+        let stored = self.stored.of(provider);
+        let candidates = stored.map(|(account, stored)| Candidate {
+            place: Place {
+                source: CredentialSource::DaemonStore,
+                name: account.to_owned(),
+            },
+            scheme: stored.scheme,
+            value: Some(stored.secret.clone()),
+            expires_at: stored.expires_at,
+        });
+        candidates.collect()
+    }
+
+    fn variable_candidates(&self, provider: Provider, source: CredentialSource) -> Vec<Candidate> {
+        let variables = provider.variables().iter();
+        let candidates = variables.filter_map(|(name, scheme)| {
+            let value = self.variable(source, name)?;
+            Some(Candidate {
                 place: Place {
                     source,
                     name: (*name).to_owned(),
                 },
                 scheme: *scheme,
-                value,
+                value: value.to_str().map(|value| Secret::new(value.to_owned())),
                 expires_at: None,
             })
-        })
+        });
+        candidates.collect()
+    }
 }

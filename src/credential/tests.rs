@@ -60,15 +60,18 @@ impl Host {
         host
     }
 
-    fn resolve(&self) -> Result<Resolved, CredentialError> {
-        let sources = Sources {
+    fn sources(&self) -> Sources<'_> {
+        Sources {
             adapter: &self.adapter,
             caller: &self.caller,
             stored: &self.stored,
             process: &self.process,
             now: at("2026-11-30T12:00:00Z"),
-        };
-        resolve(Provider::Anthropic, &sources)
+        }
+    }
+
+    fn resolve(&self) -> Result<Resolved, CredentialError> {
+        resolve(Provider::Anthropic, &self.sources())
     }
 }
 
@@ -125,6 +128,36 @@ fn empty_variables_are_not_set_and_blanks_are_cut() {
             "processEnvironment (ANTHROPIC_API_KEY)"
         ]
     );
+}
+
+#[test]
+fn the_nearest_word_of_where_the_provider_is_counts_and_an_empty_one_is_none() {
+    let own = "https://api.anthropic.com";
+    for (adapter, caller, process, expected) in [
+        ("http://a", "http://c", "http://p", "http://a"),
+        ("", "http://c", "http://p", "http://c"),
+        (" \n", "http://c", "", "http://c"),
+        ("", "\t", "http://p", "http://p"),
+        ("", "", " http://p\n", "http://p"),
+        ("", "", "  ", own),
+        ("", "", "", own),
+    ] {
+        let mut host = Host::default();
+        let name = Provider::Anthropic.base_variable();
+        host.adapter.insert(name.to_owned(), adapter.to_owned());
+        host.caller.insert(name.to_owned(), caller.to_owned());
+        host.process.insert(name.into(), process.into());
+        let said = host.sources().base_url(Provider::Anthropic);
+        assert_eq!(said, expected, "{adapter:?} {caller:?} {process:?}");
+    }
+    let host = Host::with(&CredentialSource::iter().collect::<Vec<_>>());
+    assert_eq!(host.sources().base_url(Provider::Anthropic), own);
+    // It is somewhere, only not where it can be reached: the default would be somewhere else.
+    let mut host = Host::default();
+    let name = Provider::Anthropic.base_variable();
+    let no_text = OsString::from_vec(vec![b'h', 0xFF]);
+    host.process.insert(name.into(), no_text);
+    assert_eq!(host.sources().base_url(Provider::Anthropic), "h\u{fffd}");
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! A run's way to its model: whose key pays, the gateway that holds it, and what the wire tells.
 
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
 use std::net::{Ipv4Addr, TcpListener};
 
 use tokio::sync::mpsc;
@@ -20,11 +19,6 @@ use crate::task::{TaskError, blocking};
 
 /// Notices that wait to be recorded; a gateway whose notices are not read slows its run down.
 const NOTICES_MAX: usize = 64;
-
-/// Where Claude Code's provider is unless someone says otherwise.
-const ANTHROPIC: &str = "https://api.anthropic.com";
-/// The variable that says otherwise.
-const ANTHROPIC_BASE_URL: &str = "ANTHROPIC_BASE_URL";
 
 /// What a run reaches its model by. Dropping it ends the gateway.
 pub(super) struct ModelAccess {
@@ -105,7 +99,7 @@ fn start(shared: &Shared, sources: &Sources<'_>) -> Result<ModelAccess, AccessEr
     let (sink, notices) = mpsc::channel(NOTICES_MAX);
     let spec = GatewaySpec {
         token: RunToken::new(run_key.clone())?,
-        upstream: base_url(sources),
+        upstream: sources.base_url(Provider::Anthropic),
         key: UpstreamKey::new(&resolved.secret, resolved.scheme)?,
         timeouts: Timeouts::default(),
         paths: ANTHROPIC_PATHS,
@@ -130,22 +124,6 @@ fn start(shared: &Shared, sources: &Sources<'_>) -> Result<ModelAccess, AccessEr
     })
 }
 
-/// Where the provider is: the Adapter's word, else the caller's, else what the daemon's own
-/// environment says, else the provider's own address.
-fn base_url(sources: &Sources<'_>) -> String {
-    let own = || {
-        sources
-            .process
-            .get(OsStr::new(ANTHROPIC_BASE_URL))?
-            .to_str()
-    };
-    let said = [sources.adapter, sources.caller]
-        .into_iter()
-        .find_map(|env| env.get(ANTHROPIC_BASE_URL))
-        .map(String::as_str);
-    said.or_else(own).unwrap_or(ANTHROPIC).to_owned()
-}
-
 /// Names and values of the variables that look like secrets by their names.
 pub(super) fn secrets_of(env: &BTreeMap<String, String>) -> impl Iterator<Item = (String, String)> {
     const WORDS: [&str; 5] = ["KEY", "TOKEN", "SECRET", "PASSW", "CREDENTIAL"];
@@ -156,41 +134,4 @@ pub(super) fn secrets_of(env: &BTreeMap<String, String>) -> impl Iterator<Item =
     env.iter()
         .filter(move |(name, _)| is_secret(name))
         .map(|(name, value)| (name.clone(), value.clone()))
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeMap;
-    use std::ffi::OsString;
-
-    use jiff::Timestamp;
-
-    use super::{ANTHROPIC, ANTHROPIC_BASE_URL, base_url};
-    use crate::credential::{Credentials, Sources};
-
-    #[test]
-    fn the_nearest_word_of_where_the_provider_is_counts() {
-        let stored = Credentials::default();
-        let of = |adapter: &str, caller: &str, process: &str| {
-            let env = |url: &str| {
-                let said =
-                    (!url.is_empty()).then(|| (ANTHROPIC_BASE_URL.to_owned(), url.to_owned()));
-                said.into_iter().collect::<BTreeMap<_, _>>()
-            };
-            let process = env(process).into_iter();
-            base_url(&Sources {
-                adapter: &env(adapter),
-                caller: &env(caller),
-                stored: &stored,
-                process: &process
-                    .map(|(k, v)| (OsString::from(k), v.into()))
-                    .collect(),
-                now: Timestamp::UNIX_EPOCH,
-            })
-        };
-        assert_eq!(of("http://a", "http://c", "http://p"), "http://a");
-        assert_eq!(of("", "http://c", "http://p"), "http://c");
-        assert_eq!(of("", "", "http://p"), "http://p");
-        assert_eq!(of("", "", ""), ANTHROPIC);
-    }
 }
