@@ -406,6 +406,7 @@ fn wake(
         previous_run: None,
         attempt: 0,
         continuation: None,
+        delay: None,
         prompt,
         requested_by: Some(peer.actor()),
         env: BTreeMap::new(),

@@ -177,6 +177,7 @@ pub(super) async fn close(shared: &Shared, closing: Closing<'_>) -> Result<(), D
         family: outcome.family,
         end_reason: outcome.end_reason,
         error_code: outcome.error_code,
+        is_retryable: outcome.is_retryable,
         exit_code: ending.exit.code,
         signal: ending.exit.signal,
         summary: Some(outcome.summary),

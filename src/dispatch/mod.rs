@@ -14,6 +14,7 @@ mod close;
 mod ingest;
 mod log;
 mod model;
+mod provider;
 mod record;
 mod recover;
 mod registry;

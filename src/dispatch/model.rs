@@ -7,7 +7,7 @@ use tokio::sync::mpsc;
 
 use super::registry::Shared;
 use crate::clock::{IdSource, RandomIds};
-use crate::credential::{CredentialError, CredentialStore, Provider, Sources, resolve};
+use crate::credential::{CredentialError, CredentialStore, Provider, Resolved, Sources, resolve};
 use crate::gateway::{
     ANTHROPIC_PATHS, GatewayError, GatewaySpec, KeyError, ModelGateway, Notice, RunToken, Timeouts,
     TokenError, UpstreamKey,
@@ -28,6 +28,8 @@ pub(super) struct ModelAccess {
     pub(super) run_key: String,
     /// Where the real key came from.
     pub(super) source: String,
+    /// Whether every run of the Adapter would ask the same provider with the same key.
+    pub(super) is_shared: bool,
     /// What must not be seen in what the run says.
     pub(super) secrets: Vec<(String, String)>,
 }
@@ -116,12 +118,25 @@ fn start(shared: &Shared, sources: &Sources<'_>) -> Result<ModelAccess, AccessEr
         gateway,
         notices,
         source: resolved.place.to_string(),
+        is_shared: is_shared(sources, &resolved),
         secrets: vec![
             ("model key".to_owned(), resolved.secret.expose().to_owned()),
             ("run key".to_owned(), run_key.clone()),
         ],
         run_key,
     })
+}
+
+/// Whether a run that brings no variables of its own asks the same provider with the same key.
+fn is_shared(sources: &Sources<'_>, resolved: &Resolved) -> bool {
+    let nothing = BTreeMap::new();
+    let others = Sources {
+        caller: &nothing,
+        ..*sources
+    };
+    let provider = Provider::Anthropic;
+    others.base_url(provider) == sources.base_url(provider)
+        && resolve(provider, &others).is_ok_and(|theirs| theirs.place == resolved.place)
 }
 
 /// Names and values of the variables that look like secrets by their names.
@@ -134,4 +149,52 @@ pub(super) fn secrets_of(env: &BTreeMap<String, String>) -> impl Iterator<Item =
     env.iter()
         .filter(move |(name, _)| is_secret(name))
         .map(|(name, value)| (name.clone(), value.clone()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use jiff::Timestamp;
+
+    use super::{Provider, Sources, is_shared, resolve};
+    use crate::credential::Credentials;
+
+    #[test]
+    fn what_a_run_brings_is_nobody_elses() {
+        let stored = Credentials::default();
+        let host = BTreeMap::from([("ANTHROPIC_API_KEY".into(), "host".into())]);
+        for (adapter, caller, expected) in [
+            ("", "", true),
+            ("", "OTHER=1", true),
+            ("", "ANTHROPIC_API_KEY=own", false),
+            ("ANTHROPIC_API_KEY=all", "ANTHROPIC_API_KEY=own", true),
+            ("", "ANTHROPIC_BASE_URL=http://own", false),
+            (
+                "ANTHROPIC_BASE_URL=http://all",
+                "ANTHROPIC_BASE_URL=http://own",
+                true,
+            ),
+        ] {
+            let env = |text: &str| {
+                let pairs = text.split_once('=').into_iter();
+                let pairs = pairs.map(|(name, value)| (name.to_owned(), value.to_owned()));
+                pairs.collect::<BTreeMap<_, _>>()
+            };
+            let (adapter, caller) = (env(adapter), env(caller));
+            let sources = Sources {
+                adapter: &adapter,
+                caller: &caller,
+                stored: &stored,
+                process: &host,
+                now: Timestamp::UNIX_EPOCH,
+            };
+            let resolved = resolve(Provider::Anthropic, &sources).unwrap();
+            assert_eq!(
+                is_shared(&sources, &resolved),
+                expected,
+                "{adapter:?} {caller:?}"
+            );
+        }
+    }
 }

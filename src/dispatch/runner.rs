@@ -16,6 +16,7 @@ use super::close::{self, Closing, Ending, RunDirs};
 use super::ingest::{Ingest, Metering};
 use super::log::{Record, RunLog};
 use super::model::{self, ModelAccess};
+use super::provider;
 use super::record::{RecordError, Recorder};
 use super::registry::{DispatchError, Registered, Shared};
 use super::stream::{Said, Stream, next_said};
@@ -397,10 +398,11 @@ impl RunTask {
         };
         if let Some(access) = &access {
             let (run, source) = (self.order.run, access.source.clone());
+            let is_shared = access.is_shared;
             applied(
                 self.shared
                     .store
-                    .store_credential_source(run, source)
+                    .store_credential_source(run, source, is_shared)
                     .await?,
             )?;
         }
@@ -526,6 +528,7 @@ impl RunTask {
             .as_mut()
             .and_then(|access| access.notices.try_recv().ok())
         {
+            provider::heed(&self.shared, self.order.run, &notice, now).await?;
             recorder.record_all(ingest.noticed(notice, now)).await?;
         }
         let last = stream.finish(end_reason);
@@ -553,7 +556,10 @@ impl RunTask {
                 .into_iter()
                 .flat_map(|event| ingest.said(event, now))
                 .collect(),
-            Said::Gateway(notice) => ingest.noticed(notice, now),
+            Said::Gateway(notice) => {
+                provider::heed(&self.shared, self.order.run, &notice, now).await?;
+                ingest.noticed(notice, now)
+            }
         };
         let has_usage = events.iter().any(is_usage);
         recorder.record_all(events).await?;

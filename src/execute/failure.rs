@@ -6,8 +6,9 @@ use jiff::Timestamp;
 
 use super::Attempt;
 use crate::dispatch::DispatchError;
+use crate::model::backoff;
 use crate::model::chain::chain;
-use crate::model::observed::{BACKOFF_MAX, Backoff};
+use crate::model::observed::Backoff;
 use crate::store::StoreError;
 use crate::task::TaskError;
 
@@ -88,12 +89,15 @@ impl ExecuteError {
     }
 }
 
-/// The wait that follows. It grows with the failures and varies with the key, so that what failed
-/// together does not come back together. None where nothing failed: the plan was of older rows.
+/// The wait that follows. None where nothing failed: the plan was of older rows.
 pub(super) fn backoff(error: &ExecuteError, attempt: &Attempt, now: Timestamp) -> Option<Backoff> {
     let wait = match error.class() {
         ErrorClass::Stale => return None,
-        ErrorClass::Transient | ErrorClass::Bug => Some(jittered(attempt.failures, &attempt.key)),
+        ErrorClass::Transient | ErrorClass::Bug => Some(backoff::backoff(
+            BACKOFF_FIRST,
+            attempt.failures,
+            &attempt.key,
+        )),
         ErrorClass::Terminal => None,
     };
     Some(Backoff {
@@ -105,32 +109,10 @@ pub(super) fn backoff(error: &ExecuteError, attempt: &Attempt, now: Timestamp) -
     })
 }
 
-/// Half to all of the exponential wait, by a hash of what waits.
-fn jittered(failures: u32, key: &str) -> Duration {
-    let full = BACKOFF_FIRST
-        .saturating_mul(1 << failures.min(9))
-        .min(BACKOFF_MAX);
-    let hash = key.bytes().fold(failures, |hash, byte| {
-        hash.wrapping_mul(31).wrapping_add(u32::from(byte))
-    });
-    full / 2 + full / 2 * (hash % 1024) / 1024
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Attempt, BACKOFF_MAX, ErrorClass, ExecuteError, backoff, jittered};
+    use super::{Attempt, ErrorClass, ExecuteError, backoff};
     use jiff::Timestamp;
-    use std::time::Duration;
-
-    #[test]
-    fn waits_double_up_to_five_minutes_and_differ_by_key() {
-        for failures in 0..40 {
-            let wait = jittered(failures, "provisionWorktree/a");
-            let full = Duration::from_secs(1 << failures.min(9)).min(BACKOFF_MAX);
-            assert!(full / 2 <= wait && wait <= full, "{failures}: {wait:?}");
-        }
-        assert_ne!(jittered(5, "a"), jittered(5, "b"));
-    }
 
     #[test]
     fn acting_on_older_rows_is_no_failure() {

@@ -187,6 +187,7 @@ fn order() -> RunOrder {
             env: BTreeMap::new(),
             output: OutputFormat::Text,
         },
+        adapter_generation: 1,
         cwd: "/".to_owned(),
         trees: Vec::new(),
         identity: GitIdentity {

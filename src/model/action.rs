@@ -318,6 +318,10 @@ pub enum HoldReason {
     RunLive,
     /// An earlier wake of the same conversation goes first.
     Queued,
+    /// The agent's model provider asked to be left alone.
+    PausedByProvider,
+    /// The next attempt of a run that its provider failed waits for its time.
+    UpstreamRetry,
 }
 
 /// A thing that waits, with its reason.

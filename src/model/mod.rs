@@ -5,6 +5,7 @@
 //! planner reads and asks for).
 
 pub mod action;
+pub mod backoff;
 pub mod budget;
 pub mod chain;
 pub mod condition;

@@ -1,12 +1,12 @@
 //! Observed state: what exists at one instant, as rows, disk and processes say.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use strum::{Display, EnumIter, EnumString};
 
+use super::backoff::{BACKOFF_MAX, to_come};
 use super::budget::{BudgetPause, IncidentKind, ScopeKey, Spend};
 use super::id::{OverrideId, RunId, Uid, WorktreeId};
 use super::kind::{Kind, ObjectRef, Revision};
@@ -155,6 +155,17 @@ pub struct OperatorPause {
     pub until: Option<Timestamp>,
 }
 
+/// What a provider asked one run of an Adapter for, and thereby every run of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProviderPause {
+    /// Until when it asked to be left alone.
+    pub until: Timestamp,
+    /// The status of the answer that said so.
+    pub status: u16,
+    /// The run that got it.
+    pub run: RunId,
+}
+
 /// The emergency stop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Estop {
@@ -179,16 +190,12 @@ pub struct Backoff {
     pub message: String,
 }
 
-/// The longest that a failed action waits for its next try (design §4).
-pub const BACKOFF_MAX: Duration = Duration::from_secs(300);
-
 impl Backoff {
     /// Until when the action is left alone, if it is at `now`; none also where only a change of the
     /// spec helps. No wait is longer than [`BACKOFF_MAX`]: a next try that lies further away was set
     /// by a clock that was put back since, and is due.
     pub fn waits_until(&self, now: Timestamp) -> Option<Timestamp> {
-        let latest = now.saturating_add(BACKOFF_MAX).unwrap_or(Timestamp::MAX);
-        self.not_before.filter(|at| *at > now && *at <= latest)
+        to_come(self.not_before?, BACKOFF_MAX, now)
     }
 
     /// Whether the action is left alone at `now`, for a time or until the spec changes.
@@ -220,6 +227,9 @@ pub struct Observed {
     pub schedule_slots: BTreeMap<Uid, Timestamp>,
     /// Operators' pauses.
     pub operator_pauses: Vec<OperatorPause>,
+    /// Pauses that providers asked for, by the Adapter's name. Those that an Adapter's earlier
+    /// generation was asked for are over: it may have another key now.
+    pub provider_pauses: BTreeMap<String, ProviderPause>,
     /// Budgets' pauses.
     pub budget_pauses: BTreeMap<ScopeKey, BudgetPause>,
     /// Month-to-date spend by the budget's object (a BudgetPolicy, or an Agent's own figure).

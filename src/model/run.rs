@@ -225,6 +225,8 @@ pub struct RunOrder {
     pub adapter_name: String,
     /// How the agent is reached.
     pub adapter: AdapterSpec,
+    /// The Adapter's generation that says so.
+    pub adapter_generation: i64,
     /// The model that it is to think with.
     pub model: Option<String>,
     /// How hard.
@@ -278,6 +280,18 @@ pub struct LiveRun {
     pub is_attached: bool,
 }
 
+/// A provider's wish to be left alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProviderAsk {
+    /// Until when.
+    pub until: Timestamp,
+    /// The status of the answer that said so.
+    pub status: u16,
+    /// Whether every run of the Adapter would ask that provider with that key; else the run brought
+    /// one of its own, and the wish is about nobody else.
+    pub is_shared: bool,
+}
+
 /// A closed run whose consequences are not drawn yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndedRun {
@@ -291,8 +305,14 @@ pub struct EndedRun {
     pub liveness: Liveness,
     /// The group of its failure.
     pub family: Option<ErrorFamily>,
+    /// The structured code of its failure.
+    pub error_code: Option<String>,
     /// Who ended it.
     pub end_reason: EndReason,
+    /// Whether trying again could help.
+    pub is_retryable: bool,
+    /// What its model's provider asked for last.
+    pub provider: Option<ProviderAsk>,
     /// What a next attempt is told of it.
     pub continuation: Option<String>,
     /// When it closed.

@@ -38,7 +38,7 @@ pub enum WakeReason {
     ChildCompleted,
     /// A schedule or a Dispatch follows up.
     FollowUp,
-    /// Its previous run was lost.
+    /// Its previous run was lost, or its model's provider failed it.
     Recovery,
 }
 
@@ -57,6 +57,15 @@ pub enum WakeState {
     Finished,
     /// Its agent, space or ticket went away first, or an operator dropped it.
     Cancelled,
+}
+
+/// Why a wake is not served before some time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delay {
+    /// Not before this.
+    pub until: Timestamp,
+    /// Why, in words.
+    pub because: String,
 }
 
 /// One wake, with everything that its run is told.
@@ -86,6 +95,8 @@ pub struct Wake {
     pub attempt: u32,
     /// What the previous attempt had done (recovery).
     pub continuation: Option<String>,
+    /// How long it waits at least (recovery).
+    pub delay: Option<Delay>,
     /// The text that the agent is told, after the layers.
     pub prompt: String,
     /// The person who asked.

@@ -5,6 +5,10 @@
 //! agent, counting the runs that this plan admits. Within a conversation the earliest wake goes
 //! first; a wake whose agent takes no work is not in line, so it keeps nobody else waiting. The
 //! next attempt of a lost run has the lost run's place, which was before everything that waits.
+//!
+//! An agent whose provider asked to be left alone takes no work until then, whoever's run was told:
+//! its wakes wait beside the line, so that agents of other providers go on. A next attempt that only
+//! backs off keeps its place in line: that takes minutes at most.
 
 use std::collections::BTreeMap;
 
@@ -14,9 +18,10 @@ use super::provision::missing;
 use super::settle::next_attempt;
 use super::view::{AgentView, SpaceView, View};
 use crate::model::action::{Action, HoldReason, HoldSubject};
+use crate::model::backoff::{RETRY_AFTER_MAX, to_come};
 use crate::model::id::{ConversationId, RunId, Uid, WakeId};
 use crate::model::kind::{Kind, ObjectRef, Resource};
-use crate::model::observed::Backoff;
+use crate::model::observed::{Backoff, ObjectState, ProviderPause};
 use crate::model::run::{RunOrder, RunTree};
 use crate::model::spec::{AdapterSpec, AgentSpec, GitIdentity, Lifecycle};
 use crate::model::units::SilenceTimeout;
@@ -139,10 +144,13 @@ fn order_for(
         workspace: None,
         name: agent.resource.spec.adapter.clone(),
     };
-    let adapter = view.catalog.adapters.get(&adapter);
+    let known = view.observed.active(&adapter);
+    let adapter = view.catalog.adapters.get(&adapter).zip(known);
     let adapter = adapter.ok_or_else(|| absent("agent's adapter"))?;
     lifecycle(view, agent)?;
+    provider(view, agent)?;
     in_line(view, lanes, wake)?;
+    delayed(view, wake)?;
     let room = provisioned(view, space, wake)?;
     unwritten(lanes, wake.space, &room.trees)?;
     below_caps(view, lanes, agent, space, &room.trees)?;
@@ -178,6 +186,38 @@ fn lifecycle(view: &View<'_>, agent: &AgentView<'_>) -> Result<(), Gate> {
         .map_or_else(String::new, |at| format!(" until {at}"));
     let message = format!("{name} was paused by {}{until}: {why}", pause.by);
     Err((HoldReason::PausedByOperator, message))
+}
+
+/// A provider that asked to be left alone is asked by no run of the agent's adapter.
+fn provider(view: &View<'_>, agent: &AgentView<'_>) -> Result<(), Gate> {
+    let adapter = &agent.resource.spec.adapter;
+    let pause = view.observed.provider_pauses.get(adapter.as_str());
+    let Some((pause, until)) =
+        pause.and_then(|it| Some((it, to_come(it.until, RETRY_AFTER_MAX, view.now)?)))
+    else {
+        return Ok(());
+    };
+    let ProviderPause { status, run, .. } = pause;
+    let message = format!(
+        "the provider of Adapter/{adapter} asked to be left alone until {until}: status {status} in \
+         run {}",
+        run.short()
+    );
+    Err((HoldReason::PausedByProvider, message))
+}
+
+/// A next attempt that waits for its provider to recover.
+fn delayed(view: &View<'_>, wake: &Wake) -> Result<(), Gate> {
+    let Some(delay) = &wake.delay else {
+        return Ok(());
+    };
+    match to_come(delay.until, RETRY_AFTER_MAX, view.now) {
+        Some(until) => {
+            let message = format!("{}; next try at {until}", delay.because);
+            Err((HoldReason::UpstreamRetry, message))
+        }
+        None => Ok(()),
+    }
 }
 
 fn in_line(view: &View<'_>, lanes: &mut Lanes, wake: &Wake) -> Result<(), Gate> {
@@ -312,7 +352,7 @@ fn order(
     wake: &Wake,
     agent: &AgentView<'_>,
     space: &SpaceView<'_>,
-    adapter: &Resource<AdapterSpec>,
+    (adapter, adapter_state): (&Resource<AdapterSpec>, &ObjectState),
     room: Room,
 ) -> RunOrder {
     let spec = &agent.resource.spec;
@@ -340,6 +380,7 @@ fn order(
         ticket: wake.ticket,
         adapter_name: spec.adapter.to_string(),
         adapter: adapter.spec.clone(),
+        adapter_generation: adapter_state.generation,
         model: spec.model.clone(),
         effort: spec.effort,
         cwd,

@@ -82,6 +82,7 @@ fn wake_of(
         previous_run: None,
         attempt: 0,
         continuation: None,
+        delay: None,
         prompt: spec.prompt.clone(),
         requested_by: spec.requested_by.clone(),
         env: spec.env.clone(),

@@ -1,4 +1,5 @@
-//! Overrides: an emergency stop ends every live run; an operator's pause may run out.
+//! Overrides: an emergency stop ends every live run; an operator's pause may run out, and so may a
+//! provider's and the delay of a next attempt.
 
 use super::cx::PlanCx;
 use super::view::Standing;
@@ -17,7 +18,11 @@ pub(super) fn step(cx: &mut PlanCx<'_>) {
             });
         }
     }
-    for until in observed.operator_pauses.iter().filter_map(|it| it.until) {
+    let by_operators = observed.operator_pauses.iter().filter_map(|it| it.until);
+    let by_providers = observed.provider_pauses.values().map(|it| it.until);
+    let delays = observed.wakes.iter();
+    let delays = delays.filter_map(|it| Some(it.wake.delay.as_ref()?.until));
+    for until in by_operators.chain(by_providers).chain(delays) {
         cx.look_at(until);
     }
 }

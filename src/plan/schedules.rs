@@ -128,6 +128,7 @@ fn wake_of(
         previous_run: None,
         attempt: 0,
         continuation: None,
+        delay: None,
         prompt: spec.prompt.clone(),
         requested_by: None,
         env: BTreeMap::new(),

@@ -11,16 +11,28 @@
 //! The last run decides: a ticket that another run is about, live, waiting or ended later, keeps
 //! its status. Where the status graph has no direct edge (a run that ended before it was seen live
 //! leaves its ticket `open`), the ticket takes one step and the run is settled in a later pass.
+//! A run that was lost with the daemon, or that its model's provider failed in a way that passes, has a
+//! next attempt; the latter not at once (`delay`).
+//!
 //! Nothing else is planned for a ticket in a pass that changes its status, so that it makes no
 //! difference after which action a pass is cut off.
+
+use std::time::Duration;
 
 use super::cx::PlanCx;
 use super::view::View;
 use crate::model::action::{Action, HoldSubject, TicketChange};
+use crate::model::backoff::backoff;
 use crate::model::id::{Uid, WakeId};
-use crate::model::run::{ATTEMPTS_MAX, EndReason, EndedRun, Liveness, RunStatus};
+use crate::model::run::{
+    ATTEMPTS_MAX, EndReason, EndedRun, ErrorFamily, Liveness, ProviderAsk, RunStatus,
+};
 use crate::model::ticket::TicketStatus;
-use crate::model::wake::{Wake, WakeReason};
+use crate::model::wake::{Delay, Wake, WakeReason};
+
+/// The first wait of a run that its provider failed. Its program has tried for some seconds by then,
+/// and a run begins anew: trying at once would cost a prompt and find the same.
+const RETRY_FIRST: Duration = Duration::from_secs(30);
 
 pub(super) fn step(cx: &mut PlanCx<'_>) {
     for run in &cx.view.observed.ended_runs {
@@ -55,7 +67,7 @@ fn settle(cx: &mut PlanCx<'_>, run: &EndedRun) {
 /// there. Its agent may be paused: the gates hold it then, like any other wake.
 pub(super) fn next_attempt(view: &View<'_>, run: &EndedRun) -> Option<Wake> {
     let attempt = run.wake.attempt + u32::from(run.end_reason.counts_as_attempt());
-    let has_attempt_left = run.end_reason.is_retryable() && attempt < ATTEMPTS_MAX;
+    let has_attempt_left = run.is_retryable && attempt < ATTEMPTS_MAX;
     let is_agent_there = view
         .agents
         .get(&run.wake.agent)
@@ -69,10 +81,41 @@ pub(super) fn next_attempt(view: &View<'_>, run: &EndedRun) -> Option<Wake> {
         previous_run: Some(run.id),
         attempt,
         continuation: run.continuation.clone(),
+        delay: delay(run),
         revision: view.revision(),
         created_at: view.now,
         ..run.wake.clone()
     })
+}
+
+/// How long the next attempt of a run that its provider failed waits: as long as the provider said,
+/// else for a back-off. Where the provider's word is everybody's to heed, it is a gate of all runs of
+/// the Adapter, and no delay of this one besides.
+fn delay(run: &EndedRun) -> Option<Delay> {
+    if run.family != Some(ErrorFamily::TransientUpstream) {
+        return None;
+    }
+    let failed = format!(
+        "the model's provider failed run {}: {}",
+        run.id.short(),
+        run.error_code.as_deref().unwrap_or("no code")
+    );
+    match run.provider {
+        Some(ProviderAsk {
+            is_shared: true, ..
+        }) => None,
+        Some(ProviderAsk { until, status, .. }) => Some(Delay {
+            until,
+            because: format!("{failed}, and asked with status {status} to be left alone"),
+        }),
+        None => {
+            let wait = backoff(RETRY_FIRST, run.wake.attempt, &run.id.to_string());
+            Some(Delay {
+                until: run.ended_at.saturating_add(wait).unwrap_or(run.ended_at),
+                because: failed,
+            })
+        }
+    }
 }
 
 /// What the ticket becomes when no attempt follows.

@@ -93,6 +93,7 @@ fn wake_of(
         previous_run: None,
         attempt: 0,
         continuation: None,
+        delay: None,
         prompt,
         requested_by: spec.requested_by.clone(),
         env: std::collections::BTreeMap::new(),

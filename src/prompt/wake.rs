@@ -93,7 +93,7 @@ const fn sentence(reason: WakeReason) -> &'static str {
         WakeReason::ChildCompleted => "You were woken because a child of your ticket finished.",
         WakeReason::FollowUp => "You were woken because a follow-up is due.",
         WakeReason::Recovery => {
-            "You were woken because your previous run was lost before it could finish. Its changes \
+            "You were woken because your previous run ended before it could finish. Its changes \
              may still be in the worktrees: look at them before you do anything again."
         }
     }

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::effect::leaving;
 use super::money::{reserved_in, settled_in};
 use super::operator::pauses;
+use super::provider::pauses as pauses_by_provider;
 use super::sql::{At, Columns, Json, Text, int};
 use super::tree::worktree_phase;
 use super::wake::{ensure_conversation, queued_wake};
@@ -132,10 +133,26 @@ fn closed_gate(
         let message = format!("run {} of the conversation is live", other.short());
         return Ok(Some((HoldReason::ConversationBusy, message)));
     }
+    if let Some(refusal) = provider_pause(conn, order, facts.now)? {
+        return Ok(Some(refusal));
+    }
     if let Some(refusal) = spent_budget(conn, order)? {
         return Ok(Some(refusal));
     }
     closed_tree(conn, order)
+}
+
+/// A pause that the provider of the order's adapter asked for.
+fn provider_pause(
+    conn: &Connection,
+    order: &RunOrder,
+    now: Timestamp,
+) -> rusqlite::Result<Option<(HoldReason, String)>> {
+    let pause = pauses_by_provider(conn, now)?.remove(&order.adapter_name);
+    Ok(pause.map(|pause| {
+        let message = format!("the provider asked to be left alone until {}", pause.until);
+        (HoldReason::PausedByProvider, message)
+    }))
 }
 
 /// A budget in whose rest the reservation does not fit, by the rows of this instant.
@@ -264,9 +281,9 @@ fn insert_run(
            conversation, ticket, wake_reason, wake_context_json, revision, generation, retry_of,
            attempt, requested_by, adapter, credential_source, sandbox_state, worktree_backend, cwd,
            git_name, git_email, silence_seconds, log_path, incarnation, status, liveness,
-           started_at, reservation_micros, mode, contract)
+           started_at, reservation_micros, mode, contract, adapter_generation)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18,
-           ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32, ?33)",
+           ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32, ?33, ?34)",
     )?
     .execute(params![
         Text(order.run),
@@ -301,7 +318,8 @@ fn insert_run(
         At(facts.now),
         order.reservation.map(Money::micros),
         Text(order.mode),
-        facts.contract.map(Text)
+        facts.contract.map(Text),
+        order.adapter_generation
     ])?;
     Ok(())
 }

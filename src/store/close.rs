@@ -54,6 +54,8 @@ pub struct RunClose {
     pub end_reason: EndReason,
     /// The adapter's own code.
     pub error_code: Option<String>,
+    /// Whether trying again could help.
+    pub is_retryable: bool,
     /// The process's exit code.
     pub exit_code: Option<i32>,
     /// The signal that ended the process.
@@ -176,7 +178,8 @@ fn finish_row(conn: &Connection, close: &RunClose, cost: Option<i64>) -> rusqlit
            error_code = ?6, exit_code = ?7, exit_signal = ?8, summary = ?9, continuation = ?10,
            model = coalesce(?11, model), input_tokens = ?12, output_tokens = ?13,
            thought_tokens = ?14, cached_read_tokens = ?15, cached_write_tokens = ?16,
-           cost_micros = ?17, pricing = ?18, ended_at = ?19, price_table = ?20
+           cost_micros = ?17, pricing = ?18, ended_at = ?19, price_table = ?20, is_retryable = ?21,
+           provider_until = iif(?2 = 'completed', NULL, provider_until)
          WHERE id = ?1",
     )?
     .execute(params![
@@ -199,7 +202,8 @@ fn finish_row(conn: &Connection, close: &RunClose, cost: Option<i64>) -> rusqlit
         cost,
         Text(pricing(cost)),
         At(close.ended_at),
-        close.price_table
+        close.price_table,
+        close.is_retryable
     ])?;
     Ok(())
 }

@@ -21,6 +21,7 @@ mod money;
 mod observe;
 mod operator;
 mod outbox;
+mod provider;
 mod recovery;
 mod revision;
 mod root;

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use rusqlite::{Connection, Row};
 
 use super::sql::{Columns, Text};
-use super::{Store, StoreError, operator, revision, root, status, tree, wake};
+use super::{Store, StoreError, operator, provider, revision, root, status, tree, wake};
 use crate::model::budget::{BudgetPause, IncidentKind, ScopeKey};
 use crate::model::id::{RunId, Uid, WakeId, WorktreeId};
 use crate::model::kind::ObjectRef;
@@ -35,6 +35,7 @@ impl Store {
                     tickets: tickets(conn)?,
                     schedule_slots: schedule_slots(conn)?,
                     operator_pauses: operator::pauses(conn, None, now)?,
+                    provider_pauses: provider::pauses(conn, now)?,
                     budget_pauses: budget_pauses(conn)?,
                     incidents: incidents(conn)?,
                     backoffs: status::backoffs(conn)?,
@@ -131,7 +132,10 @@ fn ended_runs(conn: &Connection) -> rusqlite::Result<Vec<EndedRun>> {
             status: row.text("status")?,
             liveness: row.text("liveness")?,
             family: row.text_opt("error_family")?,
+            error_code: row.get("error_code")?,
             end_reason: row.text("end_reason")?,
+            is_retryable: row.get("is_retryable")?,
+            provider: provider::ask(row)?,
             continuation: row.get("continuation")?,
             ended_at: row.at("ended_at")?,
         });

@@ -70,7 +70,8 @@ impl Store {
             .await
     }
 
-    /// Records where the credential of the run's model came from; never its value.
+    /// Records where the credential of the run's model came from, never its value, and whether every
+    /// run of the Adapter has the same.
     ///
     /// # Errors
     /// When the database fails.
@@ -78,12 +79,16 @@ impl Store {
         &self,
         run: RunId,
         source: String,
+        is_shared: bool,
     ) -> Result<Effect, StoreError> {
         self.connections
             .write("credential source", move |conn| {
                 let changed = conn
-                    .prepare_cached("UPDATE runs SET credential_source = ?2 WHERE id = ?1")?
-                    .execute(params![Text(run), source])?;
+                    .prepare_cached(
+                        "UPDATE runs SET credential_source = ?2, provider_is_shared = ?3
+                         WHERE id = ?1",
+                    )?
+                    .execute(params![Text(run), source, is_shared])?;
                 Ok(Effect::applied_if(changed == 1))
             })
             .await

@@ -9,7 +9,7 @@ use super::sql::{At, Columns, Json, Text, exists};
 use super::{Store, StoreError};
 use crate::model::id::{ConversationId, MessageId, RunId, Uid, WakeId};
 use crate::model::kind::Revision;
-use crate::model::wake::{QueuedWake, Wake, WakeState};
+use crate::model::wake::{Delay, QueuedWake, Wake, WakeState};
 
 /// What came of a request to post or to wake.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -198,9 +198,9 @@ pub(super) fn insert_wake(conn: &Connection, wake: &Wake) -> rusqlite::Result<bo
     conn.prepare_cached(
         "INSERT INTO wakes (id, state, reason, workspace, agent, space, conversation, ticket,
                message, cause, previous_run, attempt, continuation, prompt, requested_by, env_json,
-               git_identity_json, priority, revision, created_at)
+               git_identity_json, priority, revision, created_at, not_before, not_before_reason)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17,
-               ?18, ?19, ?20)",
+               ?18, ?19, ?20, ?21, ?22)",
     )?
     .execute(params![
         Text(wake.id),
@@ -222,7 +222,9 @@ pub(super) fn insert_wake(conn: &Connection, wake: &Wake) -> rusqlite::Result<bo
         wake.git_identity.as_ref().map(Json),
         Text(wake.priority),
         wake.revision.as_ref().map(Text),
-        At(wake.created_at)
+        At(wake.created_at),
+        wake.delay.as_ref().map(|delay| At(delay.until)),
+        wake.delay.as_ref().map(|delay| &delay.because)
     ])?;
     Ok(true)
 }
@@ -260,6 +262,7 @@ pub(super) fn queued_wake(row: &Row<'_>) -> rusqlite::Result<QueuedWake> {
             previous_run: row.text_opt("previous_run")?,
             attempt: row.count32("attempt")?,
             continuation: row.get("continuation")?,
+            delay: delay(row)?,
             prompt: row.get("prompt")?,
             requested_by: row.get("requested_by")?,
             env: row.json("env_json")?,
@@ -269,4 +272,13 @@ pub(super) fn queued_wake(row: &Row<'_>) -> rusqlite::Result<QueuedWake> {
             created_at: row.at("created_at")?,
         },
     })
+}
+
+/// What a wake waits for; its two columns are set together.
+fn delay(row: &Row<'_>) -> rusqlite::Result<Option<Delay>> {
+    let until = row.at_opt("not_before")?;
+    let because: Option<String> = row.get("not_before_reason")?;
+    Ok(until
+        .zip(because)
+        .map(|(until, because)| Delay { until, because }))
 }

@@ -12,7 +12,7 @@ use homeostat::model::desired::Catalog;
 use homeostat::model::id::{OverrideId, RunId};
 use homeostat::model::kind::{Kind, ObjectRef};
 use homeostat::model::observed::{Backoff, Estop, OperatorPause};
-use homeostat::model::run::{EndReason, Liveness, RunStatus};
+use homeostat::model::run::{EndReason, Liveness, ProviderAsk, RunStatus};
 use homeostat::model::units::{Money, Span};
 use homeostat::plan::conditions::conditions;
 use homeostat::plan::judge::{Approval, Verdict, judge};
@@ -112,6 +112,7 @@ RunOrder {
         prices: [],
         output: Text,
     },
+    adapter_generation: 1,
     model: None,
     effort: None,
     cwd: "/spaces/solo/api",
@@ -257,6 +258,7 @@ impl Session {
                 self.world.message(&space, &agent, &text.join(" "));
             }
             ["end-run", agent, how] => self.end_run(agent, how),
+            ["fail-upstream", agent, code, rest @ ..] => self.fail_upstream(agent, code, rest),
             ["restart"] => self.world.lose_daemon(),
             ["spend", object, money] => self.spend(object, money),
             ["pause", agent, rest @ ..] => self.pause(agent, rest),
@@ -384,6 +386,24 @@ impl Session {
     fn end_run(&mut self, agent: &str, how: &str) {
         let run = self.live_run(agent);
         self.world.end(run, ending(how));
+    }
+
+    /// `fail-upstream AGENT CODE [STATUS asks everybody|alone SPAN]`.
+    fn fail_upstream(&mut self, agent: &str, code: &str, rest: &[&str]) {
+        let run = self.live_run(agent);
+        let ask = match rest {
+            [] => None,
+            [status, "asks", whom, span] => {
+                let span: Span = span.parse().unwrap();
+                Some(ProviderAsk {
+                    until: self.world.now.checked_add(span.duration()).unwrap(),
+                    status: status.parse().unwrap(),
+                    is_shared: *whom == "everybody",
+                })
+            }
+            other => panic!("[STATUS asks everybody|alone SPAN], not {other:?}"),
+        };
+        self.world.end_upstream(run, code, ask);
     }
 
     fn spend(&mut self, object: &str, money: &str) {

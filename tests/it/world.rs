@@ -10,10 +10,11 @@ use homeostat::model::desired::Catalog;
 use homeostat::model::id::{ConversationId, MessageId, RunId, Uid, WakeId};
 use homeostat::model::kind::{Kind, ObjectRef, Revision};
 use homeostat::model::observed::{
-    ObjectState, Observed, SpaceRoot, TicketState, TreePhase, Worktree, WorktreeBackend,
+    ObjectState, Observed, ProviderPause, SpaceRoot, TicketState, TreePhase, Worktree,
+    WorktreeBackend,
 };
 use homeostat::model::run::{
-    EndReason, EndedRun, ErrorFamily, LiveRun, Liveness, RunOrder, RunStatus,
+    EndReason, EndedRun, ErrorFamily, LiveRun, Liveness, ProviderAsk, RunOrder, RunStatus,
 };
 use homeostat::model::spec::{BudgetScopeKind, Lifecycle, Priority};
 use homeostat::model::ticket::TicketStatus;
@@ -236,6 +237,7 @@ impl World {
             previous_run: None,
             attempt: 0,
             continuation: None,
+            delay: None,
             prompt: text.to_owned(),
             requested_by: Some("ada".to_owned()),
             env: BTreeMap::new(),
@@ -260,10 +262,38 @@ impl World {
             status,
             liveness,
             family: is_lost.then_some(ErrorFamily::ProcessLost),
+            error_code: None,
             end_reason,
+            is_retryable: end_reason.is_retryable(),
+            provider: None,
             continuation: is_lost.then(|| "it had begun".to_owned()),
             ended_at: self.now,
         });
+    }
+
+    /// A live run ends because its model's provider failed it. What the provider asks for is on record,
+    /// and every run of the Adapter's to heed if it is shared.
+    pub(crate) fn end_upstream(&mut self, run: RunId, code: &str, ask: Option<ProviderAsk>) {
+        let agent = self.observed.live_runs[&run].agent;
+        let mut agents = self.catalog.agents.iter();
+        let agent = agents.find(|(reference, _)| self.uid(reference) == agent);
+        let adapter = agent.expect("its agent is declared").1.spec.adapter.clone();
+        let failed = (RunStatus::Error, Liveness::Failed, EndReason::AgentFinished);
+        self.end(run, failed);
+        let ended = self.observed.ended_runs.last_mut().expect("it has ended");
+        ended.family = Some(ErrorFamily::TransientUpstream);
+        ended.error_code = Some(code.to_owned());
+        ended.is_retryable = code != "authentication_error";
+        ended.provider = ask;
+        if let Some(ask) = ask.filter(|ask| ask.is_shared) {
+            let pause = ProviderPause {
+                until: ask.until,
+                status: ask.status,
+                run,
+            };
+            let pauses = &mut self.observed.provider_pauses;
+            pauses.insert(adapter.to_string(), pause);
+        }
     }
 
     /// The daemon dies: no task drives a run any more.

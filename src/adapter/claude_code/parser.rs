@@ -330,6 +330,8 @@ fn of_word(word: &str) -> &str {
         "overloaded" => "overloaded_error",
         "rate_limit" => "rate_limit_error",
         "server_error" => "api_error",
+        // It got an answer, and no status and no error in it: nothing that it could read.
+        "unknown" => "api_error",
         other => other,
     }
 }

@@ -9,6 +9,7 @@ use axum::http::header::{self, HeaderMap};
 use axum::http::{HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::{Bytes, Incoming};
+use jiff::fmt::rfc2822;
 use serde::Deserialize;
 use tokio::time::timeout;
 
@@ -16,6 +17,7 @@ use super::answer::Refusal;
 use super::body::{Answer, Outlets};
 use super::meter::Meter;
 use super::{Gate, REQUEST_BYTES_MAX, TroubleKind, UpstreamTrouble};
+use crate::model::backoff::RETRY_AFTER_MAX;
 
 /// Headers that are about one connection, and end with it.
 const HOP_BY_HOP: &[&str] = &[
@@ -44,9 +46,6 @@ const NOT_SENT: &[&str] = &[
     "x-forwarded-host",
     "x-forwarded-proto",
 ];
-
-/// The longest time to be left alone that is believed.
-const RETRY_AFTER_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The longest id or type of the provider's that is passed on, in bytes.
 const WORD_BYTES_MAX: usize = 200;
@@ -318,14 +317,60 @@ fn word(headers: &HeaderMap, name: &str) -> Option<String> {
     Some(text[..text.len().min(WORD_BYTES_MAX)].to_owned())
 }
 
-/// How long the provider asks to be left alone, in seconds; a date is not in use there.
+/// How long the provider asks to be left alone: in seconds, or until a date by its own clock, which
+/// it tells along. At most [`RETRY_AFTER_MAX`].
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let seconds: u64 = headers
-        .get(header::RETRY_AFTER)?
-        .to_str()
-        .ok()?
-        .trim()
-        .parse()
-        .ok()?;
-    Some(Duration::from_secs(seconds).min(RETRY_AFTER_MAX))
+    let text = |name| Some(headers.get(name)?.to_str().ok()?.trim());
+    let word = text(header::RETRY_AFTER)?;
+    let is_number = !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());
+    let wait = if is_number {
+        // More than fits is more than anyone waits.
+        Duration::from_secs(word.parse().unwrap_or(u64::MAX))
+    } else {
+        let date = |text| rfc2822::parse(text).ok();
+        let (until, now) = (date(word)?, date(text(header::DATE)?)?);
+        // What is over already asks for nothing.
+        Duration::try_from(until.duration_since(&now)).unwrap_or_default()
+    };
+    Some(wait.min(RETRY_AFTER_MAX)).filter(|wait| !wait.is_zero())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use axum::http::HeaderMap;
+
+    use super::retry_after;
+
+    #[test]
+    fn a_provider_says_in_two_ways_how_long() {
+        const DATE: &str = "Mon, 30 Nov 2026 12:00:00 GMT";
+        for (word, date, seconds) in [
+            ("3600", DATE, Some(3600)),
+            (" 7 ", "", Some(7)),
+            ("86401", DATE, Some(86_400)),
+            ("99999999999999999999999", DATE, Some(86_400)),
+            ("Mon, 30 Nov 2026 12:01:30 GMT", DATE, Some(90)),
+            ("Wed, 30 Dec 2026 12:00:00 GMT", DATE, Some(86_400)),
+            // Over already, or now.
+            ("Mon, 30 Nov 2026 11:59:00 GMT", DATE, None),
+            ("0", DATE, None),
+            // Nobody knows how far away that is.
+            ("Mon, 30 Nov 2026 12:01:30 GMT", "", None),
+            ("Mon, 30 Nov 2026 12:01:30 GMT", "noon", None),
+            ("-5", DATE, None),
+            ("soon", DATE, None),
+            ("", DATE, None),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert("retry-after", word.parse().unwrap());
+            if !date.is_empty() {
+                headers.insert("date", date.parse().unwrap());
+            }
+            let expected = seconds.map(Duration::from_secs);
+            assert_eq!(retry_after(&headers), expected, "{word:?} at {date:?}");
+        }
+        assert_eq!(retry_after(&HeaderMap::new()), None);
+    }
 }

@@ -292,6 +292,8 @@ fn held(kind: Kind, hold: &Hold) -> Option<Stand> {
         | HoldReason::PausedByOperator
         | HoldReason::AgentArchived
         | HoldReason::PausedByBudget
+        | HoldReason::PausedByProvider
+        | HoldReason::UpstreamRetry
         | HoldReason::BudgetExceeded
         | HoldReason::ConversationBusy
         | HoldReason::WorktreeBusy
@@ -318,7 +320,9 @@ const fn reason_of(kind: Kind, reason: HoldReason) -> ConditionReason {
         HoldReason::BudgetExceeded => ConditionReason::Exhausted,
         HoldReason::NotProvisioned => ConditionReason::Provisioning,
         HoldReason::ProvisionFailed => ConditionReason::ProvisionFailed,
-        HoldReason::Backoff => ConditionReason::Backoff,
+        HoldReason::Backoff | HoldReason::PausedByProvider | HoldReason::UpstreamRetry => {
+            ConditionReason::Backoff
+        }
         HoldReason::Terminal if matches!(kind, Kind::Space) => ConditionReason::ProvisionFailed,
         HoldReason::Terminal => ConditionReason::Terminal,
         HoldReason::Draining

@@ -77,7 +77,7 @@ CREATE TABLE conditions (
 CREATE TABLE holds (
   subject_kind TEXT    NOT NULL CHECK (subject_kind IN ('wake', 'object')),
   subject      TEXT    NOT NULL,  -- a wake's id, or an object's reference
-  reason       TEXT    NOT NULL CHECK (reason IN ('Estop', 'Suspended', 'Draining', 'FirstRevision', 'PausedByGit', 'PausedByOperator', 'AgentArchived', 'PausedByBudget', 'BudgetExceeded', 'ConversationBusy', 'WorktreeBusy', 'FleetCap', 'WorkspaceCap', 'RepoCap', 'AgentCap', 'NotProvisioned', 'ProvisionFailed', 'Backoff', 'Terminal', 'RunLive', 'Queued')),
+  reason       TEXT    NOT NULL CHECK (reason IN ('Estop', 'Suspended', 'Draining', 'FirstRevision', 'PausedByGit', 'PausedByOperator', 'AgentArchived', 'PausedByBudget', 'BudgetExceeded', 'ConversationBusy', 'WorktreeBusy', 'FleetCap', 'WorkspaceCap', 'RepoCap', 'AgentCap', 'NotProvisioned', 'ProvisionFailed', 'Backoff', 'Terminal', 'RunLive', 'Queued', 'PausedByProvider', 'UpstreamRetry')),
   message      TEXT    NOT NULL,
   since        TEXT    NOT NULL,  -- when the reason was last entered
   count        INTEGER NOT NULL,  -- how often it was entered
@@ -209,6 +209,8 @@ CREATE TABLE wakes (
   previous_run      TEXT,
   attempt           INTEGER NOT NULL,
   continuation      TEXT,
+  not_before        TEXT,              -- of a next attempt whose provider has to be waited for
+  not_before_reason TEXT,
   prompt            TEXT    NOT NULL,
   requested_by      TEXT,
   env_json          TEXT    NOT NULL,
@@ -254,6 +256,7 @@ CREATE TABLE runs (
   requested_by           TEXT,
   -- How.
   adapter                TEXT    NOT NULL,
+  adapter_generation     INTEGER NOT NULL,
   model                  TEXT,              -- that served, as the agent reported it
   credential_source      TEXT    NOT NULL,  -- where the model's credential came from, never its value
   sandbox_state          TEXT    NOT NULL,  -- which backend wraps it
@@ -287,7 +290,12 @@ CREATE TABLE runs (
   exit_code              INTEGER,
   exit_signal            INTEGER,
   summary                TEXT,
+  is_retryable           INTEGER NOT NULL DEFAULT 0 CHECK (is_retryable IN (0, 1)),  -- trying again could help
   continuation           TEXT,              -- what a next attempt is told
+  -- What the model's provider asked for last; unset by a run that completes.
+  provider_until         TEXT,              -- to be left alone until then
+  provider_status        INTEGER,           -- of the answer that said so
+  provider_is_shared     INTEGER NOT NULL DEFAULT 0 CHECK (provider_is_shared IN (0, 1)),  -- every run of the adapter asks it with that key
   -- Figures.
   input_tokens           INTEGER NOT NULL DEFAULT 0,
   output_tokens          INTEGER NOT NULL DEFAULT 0,
@@ -312,6 +320,7 @@ CREATE UNIQUE INDEX runs_live ON runs (conversation) WHERE status IN ('pending',
 CREATE INDEX runs_unsettled ON runs (seq) WHERE status IN ('completed', 'error') AND is_settled = 0;
 CREATE INDEX runs_by_agent ON runs (agent, seq);
 CREATE INDEX runs_by_space ON runs (space, seq);
+CREATE INDEX runs_provider ON runs (provider_until) WHERE provider_until IS NOT NULL;
 CREATE INDEX runs_by_lineage ON runs (retry_of) WHERE retry_of IS NOT NULL;
 
 -- The worktrees of a run, before and after.

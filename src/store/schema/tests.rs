@@ -87,6 +87,8 @@ fn expected() -> BTreeMap<&'static str, Vec<String>> {
         ("revisions.state", names::<RevisionState>()),
         ("roots.phase", names::<TreePhase>()),
         ("run_events.type", event_names()),
+        ("runs.is_retryable", flag()),
+        ("runs.provider_is_shared", flag()),
         ("run_trees.is_dirty", flag()),
         ("run_trees.start_is_dirty", flag()),
         ("runs.end_reason", names::<EndReason>()),

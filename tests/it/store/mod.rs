@@ -6,6 +6,7 @@ mod effects;
 mod faults;
 mod files;
 mod observed;
+mod provider;
 mod revisions;
 mod runs;
 mod status;

@@ -8,7 +8,7 @@ use homeostat::model::observed::{
     Backoff, OperatorPause, SpaceRoot, TreePhase, Worktree, WorktreeBackend,
 };
 use homeostat::model::spec::{GitIdentity, Priority};
-use homeostat::model::wake::{Wake, WakeReason};
+use homeostat::model::wake::{Delay, Wake, WakeReason};
 use homeostat::store::Store;
 use proptest::collection::vec;
 use proptest::option;
@@ -28,6 +28,7 @@ prop_compose! {
         (ticket, message, cause) in (option::of("[a-c]"), option::of("[a-c]"), option::of("[a-c]")),
         (previous, attempt) in (option::of("[a-c]"), 0_u32..5),
         (prompt, continuation) in (".{0,40}", option::of(".{0,10}")),
+        delay in option::of((0_i64..1_000, ".{0,9}")),
         (requested_by, author) in (option::of(".{0,9}"), option::of(".{0,9}")),
         env in proptest::collection::btree_map("[A-Z]{1,4}", ".{0,9}", 0..3),
         (revision, micros) in (option::of("[0-9a-f]{4}"), 0_i64..1_000_000),
@@ -45,6 +46,7 @@ prop_compose! {
             previous_run: previous.map(|it| RunId::derived(&[&it])),
             attempt,
             continuation,
+            delay: delay.map(|(second, because)| Delay { until: at(second), because }),
             prompt,
             requested_by,
             env,
