@@ -66,6 +66,20 @@ pub fn for_spec(spec: &AdapterSpec) -> Box<dyn Adapter> {
     }
 }
 
+/// The program that a run on that Adapter would start.
+///
+/// # Errors
+/// When there is none that can be started.
+pub fn program_of(spec: &AdapterSpec, search_path: &str) -> Result<PathBuf, LaunchError> {
+    let command = spec.command.as_deref();
+    match spec.r#type {
+        AdapterType::Command => {
+            program::resolve(command.ok_or(LaunchError::ProgramNotNamed)?, search_path)
+        }
+        AdapterType::ClaudeCode => claude_code::find(command, search_path),
+    }
+}
+
 /// What a run can do on an adapter (design §9). Data, for validation and for the records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(

@@ -3,8 +3,9 @@
 use clap::{Args, Parser, Subcommand};
 
 use super::commands::{
-    budget, daemon, demo, describe, dispatch, doctor, estop, events, get, init, logs, plan, prompt,
-    runs, schema, send, steer, transcript, validate, version, volume, wait, why,
+    budget, credentials, daemon, demo, describe, dispatch, doctor, estop, events, get, init, login,
+    logs, plan, prompt, runs, schema, send, steer, transcript, validate, version, volume, wait,
+    why,
 };
 
 /// GitOps for coding agents: keep a fleet of agents where a git repository says.
@@ -83,6 +84,9 @@ pub(crate) enum Command {
     Reconcile(steer::ReconcileArgs),
     Approve(steer::ApproveArgs),
     Estop(estop::Args),
+    Login(login::LoginArgs),
+    Logout(login::LogoutArgs),
+    Credentials(credentials::Args),
     Doctor(doctor::Args),
     Volume(volume::Args),
     Version(version::Args),

@@ -76,6 +76,11 @@ impl Host {
 }
 
 impl SourceArgs {
+    /// Whether they name a source.
+    pub(crate) const fn is_given(&self) -> bool {
+        self.source.is_some() || self.source_repo.is_some()
+    }
+
     /// As settings.
     pub(crate) fn settings(&self) -> Vec<(Setting, Option<String>)> {
         vec![

@@ -8,6 +8,7 @@
 //! Start with [`args`] (what may be typed) and [`mod@run`] (what becomes of it), then read one file
 //! of [`commands`].
 
+mod adapters;
 mod args;
 mod client;
 mod commands;
@@ -17,6 +18,7 @@ mod form;
 mod host;
 mod reader;
 mod run;
+mod secret;
 mod show;
 mod table;
 mod ui;

@@ -7,8 +7,9 @@ use clap::Parser;
 
 use super::args::{Cli, Command};
 use super::commands::{
-    budget, daemon, demo, describe, dispatch, doctor, estop, events, get, init, logs, plan, prompt,
-    runs, schema, send, steer, transcript, validate, version, volume, wait, why,
+    budget, credentials, daemon, demo, describe, dispatch, doctor, estop, events, get, init, login,
+    logs, plan, prompt, runs, schema, send, steer, transcript, validate, version, volume, wait,
+    why,
 };
 use super::error::{CliError, CliResult, Exit, Kind, OrFail};
 use super::host::Host;
@@ -59,6 +60,9 @@ fn perform(cli: Cli, environment: Environment, ui: &mut Ui) -> CliResult {
         Command::Reconcile(args) => steer::reconcile(args, &host, ui),
         Command::Approve(args) => steer::approve(args, &host, ui),
         Command::Estop(args) => estop::run(args, &host, ui),
+        Command::Login(args) => login::login(args, &host, ui),
+        Command::Logout(args) => login::logout(args, &host, ui),
+        Command::Credentials(args) => credentials::run(args, &host, ui),
         Command::Doctor(args) => doctor::run(args, &host, ui),
         Command::Volume(args) => volume::run(args, &host, ui),
         Command::Version(args) => version::run(args, ui),

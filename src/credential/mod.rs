@@ -21,5 +21,5 @@ mod tests;
 
 pub use provider::{Provider, Scheme};
 pub use resolve::{CredentialError, CredentialSource, Place, Resolved, Sources, resolve};
-pub use secret::Secret;
+pub use secret::{SECRET_BYTES_MAX, Secret, SecretError};
 pub use store::{CredentialStore, Credentials, FILE_NAME, StoreError, Stored};

@@ -3,6 +3,9 @@
 use serde::{Deserialize, Serialize};
 use strum::{Display, EnumIter, EnumString, IntoStaticStr};
 
+use super::secret::Secret;
+use crate::model::spec::AdapterType;
+
 /// A model provider.
 #[derive(
     Clone,
@@ -42,6 +45,14 @@ pub enum Scheme {
 }
 
 impl Provider {
+    /// Whose models runs on an Adapter of that type ask; none where we know of no model.
+    pub const fn of_adapter(adapter: AdapterType) -> Option<Self> {
+        match adapter {
+            AdapterType::Command => None,
+            AdapterType::ClaudeCode => Some(Self::Anthropic),
+        }
+    }
+
     /// The variables that hold a credential, the first that is set wins.
     pub const fn variables(self) -> &'static [(&'static str, Scheme)] {
         match self {
@@ -74,5 +85,22 @@ impl Provider {
             Self::Openai => "https://api.openai.com/v1",
             Self::Google => "https://generativelanguage.googleapis.com",
         }
+    }
+
+    /// How a credential is presented, as far as its text says it.
+    pub fn scheme_of(self, secret: &Secret) -> Scheme {
+        match self {
+            // What `claude setup-token` gives.
+            Self::Anthropic if secret.expose().starts_with("sk-ant-oat") => Scheme::Bearer,
+            Self::Anthropic | Self::Google => Scheme::ApiKey,
+            Self::Openai => Scheme::Bearer,
+        }
+    }
+
+    /// How what one of its variables holds is presented; none of a variable that isn't its.
+    pub fn scheme_of_variable(self, name: &str) -> Option<Scheme> {
+        let mut variables = self.variables().iter();
+        let found = variables.find(|(variable, _)| *variable == name);
+        found.map(|(_, scheme)| *scheme)
     }
 }

@@ -157,8 +157,7 @@ pub fn resolve(provider: Provider, sources: &Sources<'_>) -> Result<Resolved, Cr
             expired_at,
         });
     }
-    let is_header = |secret: &Secret| secret.expose().bytes().all(|byte| byte.is_ascii_graphic());
-    let Some(secret) = value.filter(is_header) else {
+    let Some(secret) = value.filter(Secret::is_plain) else {
         return Err(CredentialError::Malformed { provider, place });
     };
     let shadowed = candidates.map(|candidate| candidate.place).collect();

@@ -1,12 +1,13 @@
 //! The daemon's credential store: one JSON file for its user's eyes only.
 //!
-//! It is replaced whole, by a rename, so that a crash leaves the old one or the new one. There is
-//! one writer, the daemon.
+//! It is replaced whole, by a rename, so that a crash leaves the old one or the new one. A change
+//! holds a lock on the data directory, so that of two changes at once neither is lost; a reader
+//! needs none. The daemon reads it anew for each run.
 
 use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions};
+use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
@@ -32,6 +33,8 @@ pub struct Stored {
     pub secret: Secret,
     /// How to present it.
     pub scheme: Scheme,
+    /// When it was stored.
+    pub since: Timestamp,
     /// When it ends; none if it doesn't say so.
     pub expires_at: Option<Timestamp>,
 }
@@ -106,6 +109,20 @@ pub enum StoreError {
         /// Where it goes wrong; 0 if nowhere in particular.
         line: usize,
     },
+    /// Others could put a file of theirs in its place.
+    #[error(
+        "the data directory {} is owner {owner}'s with mode {mode:o}: log in as the daemon's user, \
+         and let nobody else write there",
+        path.display()
+    )]
+    Folder {
+        /// The data directory.
+        path: PathBuf,
+        /// Its permission bits.
+        mode: u32,
+        /// Its owner's uid.
+        owner: u32,
+    },
     /// Replacing failed; the old file is as it was.
     #[error("write {}", path.display())]
     Write {
@@ -162,17 +179,52 @@ impl CredentialStore {
         self.decode(&text)
     }
 
-    /// Replaces what is stored, durably.
+    /// Changes what is stored, durably; what `change` returns. The data directory is made if it
+    /// isn't there.
     ///
     /// # Errors
     ///
-    /// If the new file can't be written whole; the old one is then as it was.
-    pub fn save(&self, credentials: &Credentials) -> Result<(), StoreError> {
-        self.replace(credentials)
-            .map_err(|source| StoreError::Write {
-                path: self.path.clone(),
-                source,
-            })
+    /// If what is stored can't be read, the data directory is not the caller's alone, or the new
+    /// file can't be written whole; the old one is then as it was.
+    pub fn change<T>(&self, change: impl FnOnce(&mut Credentials) -> T) -> Result<T, StoreError> {
+        let write = |source| StoreError::Write {
+            path: self.path.clone(),
+            source,
+        };
+        let folder = self.open_folder()?;
+        // Let go when it is closed. Whoever else changes something holds it for no longer.
+        folder.lock().map_err(write)?;
+        let mut credentials = self.load()?;
+        let changed = change(&mut credentials);
+        self.replace(&credentials, &folder).map_err(write)?;
+        Ok(changed)
+    }
+
+    /// The data directory, if nobody else can put files there.
+    fn open_folder(&self) -> Result<File, StoreError> {
+        let path = self.folder();
+        let write = |source| StoreError::Write {
+            path: self.path.clone(),
+            source,
+        };
+        // As the daemon makes it: runs pass through it.
+        let made = DirBuilder::new().recursive(true).mode(0o711).create(path);
+        made.map_err(write)?;
+        let folder = File::open(path).map_err(write)?;
+        let metadata = folder.metadata().map_err(write)?;
+        let (mode, owner) = (metadata.mode() & 0o7777, metadata.uid());
+        if mode & 0o022 != 0 || owner != rustix::process::geteuid().as_raw() {
+            return Err(StoreError::Folder {
+                path: path.to_owned(),
+                mode,
+                owner,
+            });
+        }
+        Ok(folder)
+    }
+
+    fn folder(&self) -> &Path {
+        self.path.parent().unwrap_or(Path::new("."))
     }
 
     fn refuse_exposed(&self, file: &File) -> Result<(), StoreError> {
@@ -213,6 +265,7 @@ impl CredentialStore {
             let stored = Stored {
                 secret: Secret::new(std::mem::take(&mut entry.secret)),
                 scheme: entry.scheme,
+                since: entry.since,
                 expires_at: entry.expires_at,
             };
             credentials.put(entry.provider, &entry.account, stored);
@@ -220,12 +273,13 @@ impl CredentialStore {
         Ok(credentials)
     }
 
-    fn replace(&self, credentials: &Credentials) -> io::Result<()> {
+    fn replace(&self, credentials: &Credentials, folder: &File) -> io::Result<()> {
         let entries = credentials.iter().map(|(provider, account, stored)| Entry {
             provider,
             account: account.to_owned(),
             scheme: stored.scheme,
             secret: stored.secret.expose().to_owned(),
+            since: stored.since,
             expires_at: stored.expires_at,
         });
         let document = Document {
@@ -235,13 +289,12 @@ impl CredentialStore {
         let mut text = Zeroizing::new(Vec::with_capacity(64 * 1024));
         serde_json::to_writer_pretty(&mut *text, &document)?;
         text.push(b'\n');
-        let folder = self.path.parent().unwrap_or(Path::new("."));
         // A temporary file is made with mode 600.
-        let mut file = tempfile::NamedTempFile::new_in(folder)?;
+        let mut file = tempfile::NamedTempFile::new_in(self.folder())?;
         file.write_all(&text)?;
         file.as_file().sync_all()?;
         file.persist(&self.path).map_err(|error| error.error)?;
-        File::open(folder)?.sync_all()
+        folder.sync_all()
     }
 }
 
@@ -260,6 +313,7 @@ struct Entry {
     account: String,
     scheme: Scheme,
     secret: String,
+    since: Timestamp,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     expires_at: Option<Timestamp>,
 }

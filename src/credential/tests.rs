@@ -9,7 +9,7 @@ use strum::IntoEnumIterator;
 
 use super::{
     CredentialError, CredentialSource, CredentialStore, Credentials, FILE_NAME, Provider, Resolved,
-    Scheme, Secret, Sources, StoreError, Stored, resolve,
+    SECRET_BYTES_MAX, Scheme, Secret, SecretError, Sources, StoreError, Stored, resolve,
 };
 
 const KEY: &str = "ANTHROPIC_API_KEY";
@@ -22,6 +22,7 @@ fn stored(secret: &str, expires_at: Option<&str>) -> Stored {
     Stored {
         secret: Secret::new(secret.to_owned()),
         scheme: Scheme::Bearer,
+        since: at("2026-11-01T00:00:00Z"),
         expires_at: expires_at.map(at),
     }
 }
@@ -230,15 +231,13 @@ fn store() -> (tempfile::TempDir, CredentialStore) {
 fn the_store_keeps_what_it_is_given_for_its_user_alone() {
     let (folder, store) = store();
     assert_eq!(store.load().unwrap().iter().count(), 0);
-    let mut credentials = Credentials::default();
-    credentials.put(
-        Provider::Google,
-        "b",
-        stored("one", Some("2027-01-01T00:00:00Z")),
-    );
-    credentials.put(Provider::Anthropic, "me", stored("two", None));
     for _ in 0..2 {
-        store.save(&credentials).unwrap();
+        let change = |credentials: &mut Credentials| {
+            let end = Some("2027-01-01T00:00:00Z");
+            credentials.put(Provider::Google, "b", stored("one", end));
+            credentials.put(Provider::Anthropic, "me", stored("two", None));
+        };
+        store.change(change).unwrap();
         let mode = fs::metadata(folder.path().join(FILE_NAME)).unwrap().mode();
         assert_eq!(mode & 0o7777, 0o600);
     }
@@ -255,24 +254,94 @@ fn the_store_keeps_what_it_is_given_for_its_user_alone() {
             (Provider::Google, "b", "one", end)
         ]
     );
-    let mut read = read.clone();
-    assert!(read.remove(Provider::Google) && !read.remove(Provider::Google));
+    let remove = |credentials: &mut Credentials| credentials.remove(Provider::Google);
+    assert!(store.change(remove).unwrap() && !store.change(remove).unwrap());
+    assert_eq!(store.load().unwrap().iter().count(), 1);
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
 }
 
 #[test]
 fn a_store_that_others_can_read_is_refused() {
     let (folder, store) = store();
-    store.save(&Credentials::default()).unwrap();
+    store.change(|_| ()).unwrap();
     let path = folder.path().join(FILE_NAME);
     for mode in [0o640, 0o604, 0o620] {
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
         let error = store.load().unwrap_err();
         assert!(matches!(error, StoreError::Exposed { .. }), "{error}");
+        let error = store.change(|_| ()).unwrap_err();
+        assert!(matches!(error, StoreError::Exposed { .. }), "{error}");
     }
     fs::remove_file(&path).unwrap();
     symlink("elsewhere", &path).unwrap();
     assert!(matches!(store.load(), Err(StoreError::Read { .. })));
+}
+
+#[test]
+fn nothing_is_stored_where_others_could_replace_it() {
+    let (folder, store) = store();
+    for mode in [0o722, 0o777, 0o1777] {
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(mode)).unwrap();
+        let error = store.change(|_| ()).unwrap_err();
+        assert!(matches!(error, StoreError::Folder { .. }), "{error}");
+    }
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    let below = folder.path().join("not/there");
+    CredentialStore::new(&below).change(|_| ()).unwrap();
+    assert_eq!(fs::metadata(&below).unwrap().mode() & 0o7777, 0o711);
+}
+
+#[test]
+fn of_changes_at_once_none_is_lost() {
+    let (_folder, store) = store();
+    std::thread::scope(|scope| {
+        for number in 0..8 {
+            let store = &store;
+            scope.spawn(move || {
+                let change = |credentials: &mut Credentials| {
+                    let account = number.to_string();
+                    credentials.put(Provider::Openai, &account, stored("x", None));
+                };
+                store.change(change).unwrap();
+            });
+        }
+    });
+    assert_eq!(store.load().unwrap().iter().count(), 8);
+}
+
+#[test]
+fn what_is_given_as_a_secret_is_one_plain_word() {
+    let long = "x".repeat(SECRET_BYTES_MAX + 1);
+    for (input, expected) in [
+        (&b"sk-ant-api03-a_b"[..], Ok("sk-ant-api03-a_b")),
+        (b" \tkey\r\n", Ok("key")),
+        (&long.as_bytes()[1..], Ok(&long[1..])),
+        (b"", Err(SecretError::Empty)),
+        (b" \r\n\t", Err(SecretError::Empty)),
+        (b"two\nlines", Err(SecretError::NotPlain)),
+        (b"two words", Err(SecretError::NotPlain)),
+        (b"nul\0inside", Err(SecretError::NotPlain)),
+        (b"nul\0", Err(SecretError::NotPlain)),
+        ("schl\u{fc}ssel".as_bytes(), Err(SecretError::NotPlain)),
+        (b"no\xFFtext", Err(SecretError::NotPlain)),
+        (long.as_bytes(), Err(SecretError::TooLong)),
+    ] {
+        let secret = Secret::of_input(input);
+        let shown = secret.as_ref().map(Secret::expose);
+        assert_eq!(shown, expected.as_ref().copied(), "{input:?}");
+    }
+}
+
+#[test]
+fn a_secrets_text_and_its_variable_say_how_it_is_presented() {
+    let of = |provider: Provider, text: &str| provider.scheme_of(&Secret::new(text.to_owned()));
+    assert_eq!(of(Provider::Anthropic, "sk-ant-oat01-x"), Scheme::Bearer);
+    assert_eq!(of(Provider::Anthropic, "sk-ant-api03-x"), Scheme::ApiKey);
+    assert_eq!(of(Provider::Openai, "sk-x"), Scheme::Bearer);
+    assert_eq!(of(Provider::Google, "x"), Scheme::ApiKey);
+    let variable = |name| Provider::Anthropic.scheme_of_variable(name);
+    assert_eq!(variable("ANTHROPIC_AUTH_TOKEN"), Some(Scheme::Bearer));
+    assert_eq!(variable("OPENAI_API_KEY"), None);
 }
 
 #[test]

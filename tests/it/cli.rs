@@ -42,33 +42,36 @@ GitOps for coding agents: keep a fleet of agents where a git repository says
 Usage: homeostat [OPTIONS] <COMMAND>
 
 Commands:
-  demo        Watch the main job once, offline, in a throw-away directory
-  daemon      Run the daemon in the foreground
-  init        Write a config repository that fits this host
-  validate    Check manifests, and report every fault with its place
-  plan        Show what a revision would do: what it creates, changes and removes, and the first pass after it
-  schema      Print the JSON Schemas of the kinds
-  get         Show objects and their status
-  describe    Show one object with its status, its holds and its latest runs
-  why         Say why something waits, runs, was refused or ended
-  events      Show what happened in the fleet, oldest first
-  runs        List runs, newest first
-  logs        Show the events of a run
-  transcript  Show what a run said and did
-  prompt      Show exactly what a run was told
-  budget      Show budgets, what was spent of them this month, and what they pause
-  dispatch    Ask for one run of an agent in a space
-  send        Say something in a space, and wake the agent that is meant
-  wait        Wait until a run is over
-  stop        End a run; one that has not started yet never will
-  pause       Hold an agent's wakes; its live runs go on
-  resume      Take back operators' pauses of an agent, and nothing else
-  reconcile   Look at the source and at everything else now
-  approve     Let a held revision pass
-  estop       Stop every run and every start, also when the daemon is sick or down
-  doctor      Check what this host can do, by trying, and say what to do about what it cannot
-  volume      Make, see or remove a volume on which worktrees are copied on write
-  version     Print the version
+  demo         Watch the main job once, offline, in a throw-away directory
+  daemon       Run the daemon in the foreground
+  init         Write a config repository that fits this host
+  validate     Check manifests, and report every fault with its place
+  plan         Show what a revision would do: what it creates, changes and removes, and the first pass after it
+  schema       Print the JSON Schemas of the kinds
+  get          Show objects and their status
+  describe     Show one object with its status, its holds and its latest runs
+  why          Say why something waits, runs, was refused or ended
+  events       Show what happened in the fleet, oldest first
+  runs         List runs, newest first
+  logs         Show the events of a run
+  transcript   Show what a run said and did
+  prompt       Show exactly what a run was told
+  budget       Show budgets, what was spent of them this month, and what they pause
+  dispatch     Ask for one run of an agent in a space
+  send         Say something in a space, and wake the agent that is meant
+  wait         Wait until a run is over
+  stop         End a run; one that has not started yet never will
+  pause        Hold an agent's wakes; its live runs go on
+  resume       Take back operators' pauses of an agent, and nothing else
+  reconcile    Look at the source and at everything else now
+  approve      Let a held revision pass
+  estop        Stop every run and every start, also when the daemon is sick or down
+  login        Store a key or token for a model provider, read from standard input
+  logout       Remove what is stored for a model provider
+  credentials  Show what is stored for model providers, and which credential a run would use
+  doctor       Check what this host can do, by trying, and say what to do about what it cannot
+  volume       Make, see or remove a volume on which worktrees are copied on write
+  version      Print the version
 
 Options:
   -h, --help     Print help
@@ -387,7 +390,8 @@ fn doctor_reports_every_check_with_a_remedy() {
         .output()
         .unwrap();
     assert_eq!(report.status.code(), Some(1), "a source that is not there");
-    let findings: serde_json::Value = serde_json::from_slice(&report.stdout).unwrap();
+    let report: serde_json::Value = serde_json::from_slice(&report.stdout).unwrap();
+    let findings = &report["host"];
     for finding in findings.as_array().unwrap() {
         let is_good = finding["verdict"] == "good";
         assert_eq!(is_good, finding.get("remedy").is_none(), "{finding}");
@@ -398,6 +402,9 @@ fn doctor_reports_every_check_with_a_remedy() {
         .iter()
         .find(|it| it["check"] == "source");
     assert_eq!(source.unwrap()["verdict"], "bad");
+    let types = report["adapters"].as_array().unwrap();
+    let types: Vec<_> = types.iter().map(|it| &it["type"]).collect();
+    assert_eq!(types, ["command", "claudeCode"]);
     assert!(!env.data().exists(), "it looks and leaves nothing");
 }
 

@@ -8,6 +8,8 @@ mod claude;
 mod cli;
 #[cfg(feature = "test-support")]
 mod crash;
+mod credentials;
+mod doctor;
 mod e2e;
 mod env;
 mod fleet;

@@ -7,7 +7,7 @@
 //! agent must not be able to configure the next one.
 //!
 //! The output is read by `parser`; what is written is made by `input`; `probe` asks the program
-//! which version it is.
+//! which version it is and which options it knows.
 
 mod input;
 mod parser;
@@ -20,7 +20,7 @@ use std::path::PathBuf;
 
 use serde_json::{Map, Value, json};
 
-pub use self::probe::{Probe, ProbeError, probe};
+pub use self::probe::{Probe, ProbeError, probe, unknown_options};
 pub use self::version::{OLDEST, Version, VersionError};
 use super::{
     Adapter, Capabilities, ConfigFile, Endpoint, EventParser, Launch, LaunchError, LaunchSpec,
@@ -35,6 +35,23 @@ pub const PROGRAM: &str = "claude";
 const REMEDY: &str = "install Claude Code for the user of the daemon, or on its PATH \
      (npm install --global @anthropic-ai/claude-code), or give the path of the program as the \
      Adapter's spec.command";
+
+/// Every option that a run may be started with.
+pub const OPTIONS: &[&str] = &[
+    "--dangerously-skip-permissions",
+    "--effort",
+    "--input-format",
+    "--mcp-config",
+    "--model",
+    "--output-format",
+    "--print",
+    "--resume",
+    "--session-id",
+    "--setting-sources",
+    "--settings",
+    "--strict-mcp-config",
+    "--verbose",
+];
 
 /// The names of generated files.
 const MCP_FILE: &str = "mcp.json";

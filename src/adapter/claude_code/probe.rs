@@ -1,7 +1,8 @@
-//! Asking the program for its version. It is started as an agent is: as the run's user, under a
-//! shim, with next to no environment, and never by the daemon's own user.
+//! Asking the program for its version, and for the options that it knows. It is started as an agent
+//! is: as the run's user, under a shim, with next to no environment, and never by the daemon's own
+//! user.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -11,15 +12,17 @@ use rustix::event::{PollFd, PollFlags};
 use thiserror::Error;
 
 use super::version::{Version, VersionError};
-use super::{LaunchError, find};
+use super::{LaunchError, OPTIONS, find};
 use crate::model::id::RunId;
 use crate::process::deadline::{Deadline, poll_until};
 use crate::process::table::RUN_MARK;
 use crate::process::{StopError, StopTarget, stop};
 use crate::sandbox::{self, LaunchPlan, Program, RunIdentity, none};
 
-/// The most that is read of what it prints, in bytes.
-const OUTPUT_BYTES_MAX: usize = 4 * 1024;
+/// The most that is read of a version, in bytes.
+const VERSION_BYTES_MAX: usize = 4 * 1024;
+/// The most that is read of a help text, in bytes.
+const HELP_BYTES_MAX: usize = 256 * 1024;
 
 /// What to ask, and as whom.
 #[derive(Clone, Copy, Debug)]
@@ -61,7 +64,7 @@ pub enum ProbeError {
         source: io::Error,
     },
     /// It took too long.
-    #[error("get a version from {} within {} s", path.display(), limit.as_secs_f32())]
+    #[error("get an answer from {} within {} s", path.display(), limit.as_secs_f32())]
     Silent {
         /// The program.
         path: PathBuf,
@@ -69,7 +72,7 @@ pub enum ProbeError {
         limit: Duration,
     },
     /// It printed nothing.
-    #[error("get a version from {}, which prints none", path.display())]
+    #[error("get an answer from {}, which prints none", path.display())]
     Failed {
         /// The program.
         path: PathBuf,
@@ -117,27 +120,56 @@ impl ProbeError {
 /// When there is none that can be used.
 pub fn probe(probe: &Probe<'_>) -> Result<(PathBuf, Version), ProbeError> {
     let path = find(probe.command, probe.search_path)?;
-    let run = RunId::derived(&["version", &path.to_string_lossy()]);
-    let started = none::start(probe.shim).map_err(|source| start_error(&path, source))?;
+    let output = ask(probe, &path, &Version::ARGUMENTS, VERSION_BYTES_MAX)?;
+    match Version::of_output(&output) {
+        Ok(version) => Ok((path, version)),
+        Err(source) => Err(ProbeError::Version { path, source }),
+    }
+}
+
+/// The options that runs are started with and that the program's help does not name.
+///
+/// # Errors
+/// When it can't be asked.
+pub fn unknown_options(probe: &Probe<'_>) -> Result<Vec<&'static str>, ProbeError> {
+    let path = find(probe.command, probe.search_path)?;
+    let help = ask(probe, &path, &["--help"], HELP_BYTES_MAX)?;
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '-';
+    let named: BTreeSet<&str> = help.split(|c| !is_name(c)).collect();
+    let options = OPTIONS.iter().copied();
+    Ok(options.filter(|option| !named.contains(option)).collect())
+}
+
+/// What the program prints when it is started with these arguments, and then ended.
+fn ask(
+    probe: &Probe<'_>,
+    path: &Path,
+    arguments: &[&str],
+    bytes_max: usize,
+) -> Result<String, ProbeError> {
+    // Of that home alone: another one's question at the same time is not ours to end.
+    let parts = [path, probe.home].map(Path::to_string_lossy);
+    let run = RunId::derived(&["question", &parts[0], &parts[1]]);
+    let started = none::start(probe.shim).map_err(|source| start_error(path, source))?;
     let target = StopTarget {
         identity: Some(started.identity().clone()),
         run,
         cgroup: None,
     };
-    let output = output_of(probe, &path, run, started);
+    let mut argv = vec![path.to_string_lossy().into_owned()];
+    argv.extend(arguments.iter().map(ToString::to_string));
+    let output = output_of(probe, path, argv, (run, bytes_max), started);
     let stopped = stop(&target, Duration::ZERO);
     let output = output?;
     drop(stopped.map_err(|source| ProbeError::Stop {
-        path: path.clone(),
+        path: path.to_owned(),
         source,
     })?);
     if output.is_empty() {
+        let path = path.to_owned();
         return Err(ProbeError::Failed { path });
     }
-    match Version::of_output(&String::from_utf8_lossy(&output)) {
-        Ok(version) => Ok((path, version)),
-        Err(source) => Err(ProbeError::Version { path, source }),
-    }
+    Ok(String::from_utf8_lossy(&output).into_owned())
 }
 
 fn start_error(path: &Path, source: sandbox::LaunchError) -> ProbeError {
@@ -151,7 +183,8 @@ fn start_error(path: &Path, source: sandbox::LaunchError) -> ProbeError {
 fn output_of(
     probe: &Probe<'_>,
     path: &Path,
-    run: RunId,
+    argv: Vec<String>,
+    (run, bytes_max): (RunId, usize),
     started: none::Started,
 ) -> Result<Vec<u8>, ProbeError> {
     let plan = LaunchPlan {
@@ -161,8 +194,6 @@ fn output_of(
         grace: Duration::ZERO,
     };
     let home = probe.home.to_string_lossy().into_owned();
-    let mut argv = vec![path.to_string_lossy().into_owned()];
-    argv.extend(Version::ARGUMENTS.map(str::to_owned));
     let env = [
         ("PATH", probe.search_path.to_owned()),
         ("HOME", home.clone()),
@@ -193,7 +224,7 @@ fn output_of(
     };
     let mut output = Vec::new();
     let mut piece = [0; 1024];
-    while output.len() < OUTPUT_BYTES_MAX {
+    while output.len() < bytes_max {
         let mut fds = [PollFd::new(&stdout, PollFlags::IN)];
         if !poll_until(&mut fds, Some(deadline)).map_err(read_error)? {
             return Err(ProbeError::Silent {

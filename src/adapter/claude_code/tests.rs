@@ -97,6 +97,25 @@ fn a_launch_asks_for_everything_in_so_many_words() {
 }
 
 #[test]
+fn the_options_that_are_checked_are_those_that_are_passed() {
+    let id = Uuid::from_u128(7);
+    let mut passed = BTreeSet::new();
+    for session in [Session::New(id), Session::Resume(id)] {
+        let spec = LaunchSpec {
+            model: Some("m"),
+            effort: Some(Effort::XHigh),
+            session,
+            ..spec(&NONE)
+        };
+        let mut adapter = adapter(&[]);
+        adapter.args.clear();
+        let argv = adapter.launch(&spec).expect("a launch").argv;
+        passed.extend(argv.into_iter().filter(|arg| arg.starts_with("--")));
+    }
+    assert_eq!(passed.into_iter().collect::<Vec<_>>(), OPTIONS);
+}
+
+#[test]
 fn a_known_session_is_resumed_under_its_own_id() {
     let id = Uuid::from_u128(7);
     let launch = adapter(&[]).launch(&LaunchSpec {

@@ -2,8 +2,10 @@
 
 mod select;
 
+pub(crate) mod credentials;
 pub(crate) mod doctor;
 pub(crate) mod init;
+pub(crate) mod login;
 pub(crate) mod plan;
 pub(crate) mod schema;
 pub(crate) mod validate;

@@ -311,15 +311,18 @@ impl Layers {
                 .word(Setting::WorktreeBackend)
                 .unwrap_or(WorktreeBackend::Reflink),
             sandbox: self.word(Setting::Sandbox).unwrap_or_default(),
-            // The form's limits are those of a user id.
-            run_uid: self
-                .draft
-                .number(Setting::RunUid)
-                .and_then(|uid| u32::try_from(uid).ok()),
+            run_uid: self.run_uid(),
             debounce: Duration::from_millis(self.draft.number(Setting::DebounceMs).unwrap_or(300)),
             resync: seconds(Setting::ResyncSecs, 300),
             scan: seconds(Setting::ScanSecs, 10),
         })
+    }
+
+    /// The user that a root daemon's runs have, if one is named.
+    pub fn run_uid(&self) -> Option<u32> {
+        // The form's limits are those of a user id.
+        let uid = self.draft.number(Setting::RunUid)?;
+        u32::try_from(uid).ok()
     }
 
     fn has_source_parts(&self) -> bool {

@@ -13,10 +13,11 @@
 //! one that was cut: with what had been seen of it.
 //!
 //! `forward` takes a request there and its answer back; `body` is the answer on its way; `meter`
-//! reads it.
+//! reads it. `check` asks a provider whether it takes a key.
 
 mod answer;
 mod body;
+mod check;
 mod forward;
 mod meter;
 
@@ -33,6 +34,7 @@ use thiserror::Error;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+pub use self::check::KeyVerdict;
 use super::listener::{Bounded, ListenError, RunToken};
 use crate::credential::{Scheme, Secret};
 use crate::model::event::UsageReport;
@@ -205,6 +207,9 @@ pub enum GatewayError {
         /// What was given.
         upstream: String,
     },
+    /// The key is none.
+    #[error(transparent)]
+    Key(#[from] KeyError),
     /// The TLS library has no ciphers, or no roots.
     #[error("set up TLS")]
     Tls(#[source] std::io::Error),

@@ -7,6 +7,7 @@ mod commit;
 mod demo;
 mod estop;
 mod flood;
+mod login;
 mod refusal;
 mod revision;
 mod rig;

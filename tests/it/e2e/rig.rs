@@ -187,7 +187,14 @@ impl Fleet {
 
     /// A command to the program; never to wait for longer than a test may take.
     pub(super) fn run(&self, args: &[&str]) -> Answer {
-        self.homeostat().args(args).output().unwrap().into()
+        self.run_with(args, &[])
+    }
+
+    /// The same, with more in its environment.
+    pub(super) fn run_with(&self, args: &[&str], variables: &[(&str, &str)]) -> Answer {
+        let mut command = self.homeostat();
+        command.args(args).envs(variables.iter().copied());
+        command.output().unwrap().into()
     }
 
     /// The JSON form of what a command shows.

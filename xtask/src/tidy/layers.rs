@@ -53,7 +53,10 @@ const LAYERS: &[Layer] = &[
     layer(2, "sandbox", &["model", "process"]),
     layer(2, "shim", &["model", "process", "sandbox"]),
     layer(2, "worktree", &["model", "clock", "git", "process", "sandbox"]),
-    layer(2, "host", &["model", "git", "process", "sandbox", "worktree"]),
+    layer(2, "host", &[
+        "model", "clock", "git", "credential", "process", "sandbox", "worktree", "gateway",
+        "adapter",
+    ]),
     layer(2, "gateway", &[
         "model", "clock", "git", "guard", "credential", "redact", "price", "tool",
     ]),
@@ -80,7 +83,8 @@ const LAYERS: &[Layer] = &[
     layer(4, "daemon", ALL_BUT_CLI),
     layer(4, "cli", &[
         "model", "diagnostic", "yaml", "manifest", "plan", "config", "telemetry", "source", "git",
-        "process", "shim", "host", "worktree", "store", "api", "daemon", "clock",
+        "process", "shim", "host", "worktree", "store", "api", "daemon", "clock", "credential",
+        "sandbox",
     ]),
 ];
 
