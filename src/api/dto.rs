@@ -10,7 +10,7 @@ use strum::Display;
 
 pub use crate::dispatch::transcript::{Segment, ToolState};
 use crate::model::action::HoldReason;
-use crate::model::budget::IncidentKind;
+use crate::model::budget::{IncidentKind, Meter};
 use crate::model::condition::{ConditionReason, ConditionStatus, ConditionType};
 use crate::model::event::{AgentEvent, DomainEventType};
 use crate::model::id::{ConversationId, MessageId, OverrideId, RunId, Uid, WakeId};
@@ -18,7 +18,7 @@ use crate::model::kind::{Kind, Origin, Revision};
 use crate::model::observed::WorktreeBackend;
 use crate::model::process::ProcessIdentity;
 use crate::model::run::{EndReason, ErrorFamily, Liveness, RunStatus, Usage};
-use crate::model::spec::{GitIdentity, Priority};
+use crate::model::spec::{Enforcement, GitIdentity, Priority};
 use crate::model::ticket::TicketStatus;
 use crate::model::wake::{WakeReason, WakeState};
 
@@ -526,12 +526,52 @@ pub struct Incident {
     pub kind: IncidentKind,
     /// In which month.
     pub window: String,
-    /// Month to date at that time, in micro-dollars.
-    pub spent_micros: i64,
-    /// The ceiling at that time, in micro-dollars.
-    pub ceiling_micros: i64,
+    /// What the ceiling is counted in.
+    pub meter: Meter,
+    /// Month to date at that time, in micro-dollars or tokens.
+    pub spent: i64,
+    /// The ceiling at that time, in micro-dollars or tokens.
+    pub ceiling: i64,
     /// When.
     pub at: Timestamp,
+}
+
+/// How a budget stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, Display)]
+#[serde(rename_all = "camelCase")]
+#[strum(serialize_all = "camelCase")]
+pub enum BudgetState {
+    /// Below its warning threshold, or unlimited.
+    Ok,
+    /// The warning threshold was reached.
+    Soft,
+    /// A ceiling was reached.
+    Exhausted,
+    /// Its scope is paused.
+    Paused,
+}
+
+/// What was spent of one ceiling, in micro-dollars or tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BudgetUse {
+    /// What it is counted in.
+    pub meter: Meter,
+    /// The ceiling; zero is unlimited.
+    pub ceiling: i64,
+    /// Month to date, what is known of it.
+    pub spent: i64,
+    /// What is set aside for live runs, or used by them where that is more.
+    pub reserved: i64,
+    /// What is left for new runs; absent where it is unlimited.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remaining: Option<i64>,
+    /// What is spent by the window's end if it goes on at the month-to-date rate; absent in the
+    /// window's first day.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forecast: Option<i64>,
+    /// Runs of the month of which it is not known what they used.
+    pub unknown_runs: u32,
 }
 
 /// One budget with its spend.
@@ -540,22 +580,33 @@ pub struct Incident {
 pub struct Budget {
     /// The BudgetPolicy, or the Agent whose own figure it is.
     pub budget: String,
-    /// What it is over: `agent`, `space`, `repo`, `workspace` or `fleet`.
+    /// What it is over: `Agent/shop/ada`, or `Fleet`.
     pub scope: String,
-    /// The name of that object, where there is one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub scope_name: Option<String>,
     /// The month.
     pub window: String,
-    /// Month to date, in micro-dollars.
-    pub spent_micros: i64,
-    /// The ceiling, in micro-dollars; zero is unlimited.
-    pub ceiling_micros: i64,
-    /// Runs of the month whose cost is not known.
-    pub unpriced_runs: u32,
-    /// Since when it pauses its scope.
+    /// The zone whose month it is.
+    pub zone: String,
+    /// The month's first instant.
+    pub window_start: Timestamp,
+    /// The next month's first instant.
+    pub window_end: Timestamp,
+    /// How the ceiling acts on dispatch.
+    pub enforcement: Enforcement,
+    /// Whether exhaustion pauses the scope.
+    pub hard_stop: bool,
+    /// How it stands.
+    pub state: BudgetState,
+    /// Since when its scope is paused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused_since: Option<Timestamp>,
+    /// Each ceiling with what was spent of it: money first.
+    pub uses: Vec<BudgetUse>,
+    /// Month to date, in micro-dollars, whatever the ceilings count.
+    pub spent_micros: i64,
+    /// Month to date, in tokens, whatever the ceilings count.
+    pub spent_tokens: i64,
+    /// Runs of the month whose cost is not known.
+    pub unpriced_runs: u32,
     /// Its crossings of this month.
     pub incidents: Vec<Incident>,
 }

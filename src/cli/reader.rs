@@ -57,7 +57,7 @@ impl Reader {
         let store = Store::open_read_only(&database).map_err(|error| {
             CliError::caused(Kind::Usage, "failed to read what the daemon stored", &error)
         })?;
-        ui.say(format_args!(
+        ui.say_once(format_args!(
             "note: no daemon answers; this is what {} holds",
             database.display()
         ));

@@ -1,9 +1,12 @@
 //! How times, money and outcomes are shown in tables.
 
 use jiff::Timestamp;
+use serde_json::Value;
 
 use crate::api::dto::{Condition, Object, Run};
+use crate::model::budget::Meter;
 use crate::model::condition::{ConditionStatus, ConditionType};
+use crate::model::event::DomainEventType;
 use crate::model::run::RunStatus;
 use crate::model::units::Money;
 
@@ -31,6 +34,26 @@ pub(crate) fn cost(micros: Option<i64>) -> String {
 /// Money.
 pub(crate) fn money(micros: i64) -> String {
     Money::from_micros(micros).to_string()
+}
+
+/// What a budget's event says, in words: who crossed what, or whose pause was lifted and why. None
+/// for the other events.
+pub(crate) fn budget_event(kind: DomainEventType, payload: &Value) -> Option<String> {
+    let text = |key: &str| payload.get(key).and_then(Value::as_str);
+    let object = text("object")?.replacen('/', " ", 1);
+    match kind {
+        DomainEventType::BudgetThresholdCrossed => {
+            let meter: Meter = text("meter")?.parse().ok()?;
+            let amount = |key: &str| Some(meter.amount(payload.get(key)?.as_i64()?));
+            let (kind, window) = (text("kind")?, text("window")?);
+            let (spent, ceiling) = (amount("spent")?, amount("ceiling")?);
+            Some(format!(
+                "{object}, {kind}: {spent} of {ceiling} in {window}"
+            ))
+        }
+        DomainEventType::BudgetPauseLifted => Some(format!("{object}: {}", text("because")?)),
+        _ => None,
+    }
 }
 
 /// How a run did, in one word, with the group of its failure.

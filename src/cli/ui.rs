@@ -1,5 +1,6 @@
 //! The terminal: results on standard output, talk on standard error.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
 
@@ -14,6 +15,7 @@ pub(crate) struct Ui {
     err: Box<dyn Write>,
     is_coloured: bool,
     is_closed: bool,
+    said: BTreeSet<String>,
 }
 
 impl fmt::Debug for Ui {
@@ -36,6 +38,7 @@ impl Ui {
             err: Box::new(io::stderr()),
             is_coloured,
             is_closed: false,
+            said: BTreeSet::new(),
         }
     }
 
@@ -98,6 +101,16 @@ impl Ui {
         let _unheard = writeln!(self.err, "{text}").is_err();
     }
 
+    /// Says something that is not a result, unless it was said before: what holds for several
+    /// commands of one process is said by the first.
+    pub(crate) fn say_once(&mut self, text: impl fmt::Display) {
+        let text = text.to_string();
+        if !self.said.contains(&text) {
+            self.say(&text);
+            self.said.insert(text);
+        }
+    }
+
     fn write(&mut self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> CliResult<()> {
         if self.is_closed {
             return Ok(());
@@ -124,6 +137,7 @@ impl Ui {
             err: Box::new(err),
             is_coloured: false,
             is_closed: false,
+            said: BTreeSet::new(),
         }
     }
 }

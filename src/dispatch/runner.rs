@@ -574,7 +574,7 @@ impl RunTask {
                 .store
                 .spend_so_far(guard.scope, &guard.window)
                 .await?;
-            if spent >= guard.ceiling {
+            if spent.of(guard.ceiling.meter()).count() >= guard.ceiling.count() {
                 return Ok(true);
             }
         }

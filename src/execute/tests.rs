@@ -8,6 +8,7 @@ use super::{Executor, Settings, Submitted};
 use crate::clock::{Clock, SystemClock};
 use crate::dispatch::{OnChange, RunSettings, Runs, Started};
 use crate::model::action::{Action, TreeOrder};
+use crate::model::budget::Reservation;
 use crate::model::id::{ConversationId, RunId, Uid, WakeId, WorktreeId};
 use crate::model::kind::{Kind, ObjectRef, Revision};
 use crate::model::observed::{TreePhase, Worktree, WorktreeBackend};
@@ -198,7 +199,7 @@ fn order() -> RunOrder {
         mode: Mode::Chat,
         model: None,
         effort: None,
-        reservation: None,
+        reservation: Reservation::default(),
         guards: Vec::new(),
         revision: Revision::new("one"),
         generation: 1,

@@ -294,6 +294,8 @@ pub enum HoldReason {
     PausedByBudget,
     /// What the run may cost does not fit in what remains of a budget.
     BudgetExceeded,
+    /// A budget in money gates the run, and its model has no price.
+    ModelUnpriced,
     /// Another run of the conversation is live.
     ConversationBusy,
     /// Another run holds a worktree that this one would write.

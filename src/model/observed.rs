@@ -7,13 +7,12 @@ use serde::{Deserialize, Serialize};
 use strum::{Display, EnumIter, EnumString};
 
 use super::backoff::{BACKOFF_MAX, to_come};
-use super::budget::{BudgetPause, IncidentKind, ScopeKey, Spend};
+use super::budget::{BudgetPause, IncidentKind, Reservation, ScopeKey, Spend};
 use super::id::{OverrideId, RunId, Uid, WorktreeId};
 use super::kind::{Kind, ObjectRef, Revision};
 use super::run::{EndedRun, LiveRun};
-use super::spec::{BudgetScope, BudgetScopeKind};
+use super::spec::{BudgetScope, BudgetScopeKind, Mode};
 use super::ticket::TicketStatus;
-use super::units::Money;
 use super::wake::QueuedWake;
 
 /// What is remembered of an object.
@@ -234,8 +233,10 @@ pub struct Observed {
     pub budget_pauses: BTreeMap<ScopeKey, BudgetPause>,
     /// Month-to-date spend by the budget's object (a BudgetPolicy, or an Agent's own figure).
     pub spend: BTreeMap<ObjectRef, Spend>,
-    /// What a run of each agent is expected to cost at most; none while too few are priced.
-    pub estimates: BTreeMap<Uid, Money>,
+    /// What a run of each agent in a mode is expected to use at most; none while too few runs tell.
+    pub estimates: BTreeMap<(Uid, Mode), Reservation>,
+    /// Agents whose model has no price, with the model.
+    pub unpriced: BTreeMap<Uid, String>,
     /// Incidents recorded, by scope, window and kind.
     pub incidents: BTreeSet<(ScopeKey, String, IncidentKind)>,
     /// The emergency stop of this host, if it is set.
@@ -252,18 +253,13 @@ impl Observed {
     /// What the budget declared as `budget` is over, by identity; none while the object that
     /// `scope` names is not there.
     pub fn scope_key(&self, budget: &ObjectRef, scope: &BudgetScope) -> Option<ScopeKey> {
-        let kind = match scope.kind {
-            BudgetScopeKind::Fleet => {
-                return Some(ScopeKey {
-                    kind: scope.kind,
-                    uid: None,
-                });
-            }
-            BudgetScopeKind::Agent => Kind::Agent,
-            BudgetScopeKind::Space => Kind::Space,
-            BudgetScopeKind::Repo => Kind::Repo,
-            BudgetScopeKind::Workspace => Kind::Workspace,
-        };
+        if scope.kind == BudgetScopeKind::Fleet {
+            return Some(ScopeKey {
+                kind: scope.kind,
+                uid: None,
+            });
+        }
+        let kind = scope.kind.kind();
         let workspace = budget.workspace.clone().filter(|_| kind != Kind::Workspace);
         let reference = ObjectRef {
             kind,

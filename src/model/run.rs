@@ -6,11 +6,11 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use strum::{Display, EnumIter, EnumString};
 
-use super::budget::BudgetGuard;
+use super::budget::{BudgetGuard, Reservation};
 use super::id::{ConversationId, RunId, Uid, WakeId, WorktreeId};
 use super::kind::{ObjectRef, Revision};
 use super::spec::{AdapterSpec, Effort, GitIdentity, Mode};
-use super::units::Money;
+use super::units::{Money, Tokens};
 use super::wake::{Wake, WakeReason};
 
 macro_rules! wire_enum {
@@ -163,6 +163,19 @@ impl Usage {
         }
     }
 
+    /// What budgets in tokens count: tokens in and out, and those read from or written to a prompt
+    /// cache. Reasoning is among the tokens out.
+    pub fn tokens(&self) -> Tokens {
+        let kinds = [
+            self.input_tokens,
+            self.output_tokens,
+            self.cached_read_tokens,
+            self.cached_write_tokens,
+        ];
+        let sum = kinds.into_iter().fold(0, u64::saturating_add);
+        Tokens::new(i64::try_from(sum).unwrap_or(i64::MAX))
+    }
+
     /// The cost, if it is known.
     pub fn cost(&self) -> Option<Money> {
         self.cost_micros.map(Money::from_micros)
@@ -239,8 +252,8 @@ pub struct RunOrder {
     pub identity: GitIdentity,
     /// How long it may say nothing.
     pub silence: Duration,
-    /// What is set aside for it; none where no budget gates dispatch.
-    pub reservation: Option<Money>,
+    /// What is set aside for it; nothing where no budget gates dispatch.
+    pub reservation: Reservation,
     /// The budgets that gate it.
     pub guards: Vec<BudgetGuard>,
     /// The revision that it was planned against.

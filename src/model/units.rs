@@ -147,6 +147,75 @@ impl JsonSchema for Money {
     }
 }
 
+/// Tokens of models, counted: in, out, and those read from or written to a prompt cache.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(transparent)]
+pub struct Tokens(#[serde(deserialize_with = "tokens_in_range")] i64);
+
+impl Tokens {
+    /// None; as a budget, "unlimited".
+    pub const ZERO: Self = Self(0);
+    /// The most that a manifest may name.
+    pub const MAX: i64 = 1_000_000_000_000_000;
+
+    /// So many.
+    pub const fn new(count: i64) -> Self {
+        Self(count)
+    }
+
+    /// The sum, held at the largest count rather than wrapped.
+    #[must_use]
+    pub const fn saturating_add(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+
+    /// How many.
+    pub const fn count(self) -> i64 {
+        self.0
+    }
+}
+
+impl fmt::Display for Tokens {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0 < 0 {
+            f.write_str("-")?;
+        }
+        let digits = self.0.unsigned_abs().to_string();
+        for (at, digit) in digits.chars().enumerate() {
+            if at > 0 && (digits.len() - at).is_multiple_of(3) {
+                f.write_str(",")?;
+            }
+            write!(f, "{digit}")?;
+        }
+        f.write_str(if self.0 == 1 { " token" } else { " tokens" })
+    }
+}
+
+/// As a manifest may spell it.
+fn tokens_in_range<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i64, D::Error> {
+    let count = i64::deserialize(deserializer)?;
+    match count {
+        0..=Tokens::MAX => Ok(count),
+        _ => Err(de::Error::custom("tokens are between 0 and 10^15")),
+    }
+}
+
+impl JsonSchema for Tokens {
+    fn schema_name() -> Cow<'static, str> {
+        "Tokens".into()
+    }
+    fn json_schema(_generator: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "Tokens: a whole number.",
+            "type": "integer",
+            "minimum": 0,
+            "maximum": Self::MAX,
+        })
+    }
+}
+
 /// A length of time, spelled `90s`, `15m`, `2h` or `1d`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Span {
@@ -411,6 +480,24 @@ mod tests {
         assert_eq!(Money::from_cents(7), Money::from_micros(70_000));
         for wrong in ["5", "$", "$-1", "$1.0000001", "$1.", "$1e3", "$9999999999"] {
             assert!(wrong.parse::<Money>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn tokens_print_in_threes_and_stay_in_range() {
+        for (count, shown) in [
+            (0, "0 tokens"),
+            (1, "1 token"),
+            (999, "999 tokens"),
+            (1_000, "1,000 tokens"),
+            (-1_234_567, "-1,234,567 tokens"),
+        ] {
+            assert_eq!(Tokens::new(count).to_string(), shown);
+        }
+        let read = |text: &str| serde_json::from_str::<Tokens>(text).ok();
+        assert_eq!(read("1000000000000000"), Some(Tokens::new(Tokens::MAX)));
+        for wrong in ["-1", "1000000000000001", "1.5", "\"1\""] {
+            assert_eq!(read(wrong), None, "{wrong}");
         }
     }
 

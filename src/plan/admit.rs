@@ -13,12 +13,13 @@
 use std::collections::BTreeMap;
 
 use super::cx::PlanCx;
-use super::gates::{Gates, Reservation};
+use super::gates::{Gates, Terms};
 use super::provision::missing;
 use super::settle::next_attempt;
 use super::view::{AgentView, SpaceView, View};
 use crate::model::action::{Action, HoldReason, HoldSubject};
 use crate::model::backoff::{RETRY_AFTER_MAX, to_come};
+use crate::model::budget::Reservation;
 use crate::model::id::{ConversationId, RunId, Uid, WakeId};
 use crate::model::kind::{Kind, ObjectRef, Resource};
 use crate::model::observed::{Backoff, ObjectState, ProviderPause};
@@ -105,13 +106,13 @@ fn admit(cx: &mut PlanCx<'_>, lanes: &mut Lanes, gates: &mut Gates<'_>, wake: &W
         Ok(order) => {
             let repos: Vec<Uid> = order.trees.iter().map(|tree| tree.repo).collect();
             let run = order.run;
-            let reservation = Reservation {
-                amount: order.reservation,
+            let terms = Terms {
+                reservation: order.reservation,
                 guards: order.guards.clone(),
             };
             if cx.act(Action::StartRun(Box::new(order)), subject) {
                 lanes.take(run, wake.workspace, wake.agent, wake.space, &repos);
-                gates.take(&reservation);
+                gates.take(&terms);
             }
         }
     }
@@ -155,11 +156,11 @@ fn order_for(
     unwritten(lanes, wake.space, &room.trees)?;
     below_caps(view, lanes, agent, space, &room.trees)?;
     let repos: Vec<Uid> = room.trees.iter().map(|tree| tree.repo).collect();
-    let reservation = gates.pass(view, wake, &repos)?;
+    let terms = gates.pass(view, wake, &repos)?;
     let order = order(view, wake, agent, space, adapter, room);
     Ok(RunOrder {
-        reservation: reservation.amount,
-        guards: reservation.guards,
+        reservation: terms.reservation,
+        guards: terms.guards,
         ..order
     })
 }
@@ -390,7 +391,7 @@ fn order(
             .silence_timeout
             .unwrap_or(SilenceTimeout::DEFAULT)
             .duration(),
-        reservation: None,
+        reservation: Reservation::default(),
         guards: Vec::new(),
         revision: view
             .revision()

@@ -14,16 +14,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::cx::PlanCx;
 use super::view::{View, sibling};
 use crate::model::action::{Action, HoldSubject};
-use crate::model::budget::{BudgetPause, Incident, IncidentKind, ScopeKey, Spend};
+use crate::model::budget::{
+    Amount, BudgetPause, Incident, IncidentKind, Meter, SOFT_PERCENT_DEFAULT, ScopeKey, Spend,
+};
 use crate::model::id::Uid;
 use crate::model::kind::{Kind, ObjectRef};
 use crate::model::spec::{BudgetPolicySpec, BudgetScopeKind, Enforcement};
 use crate::model::units::Money;
 
-/// What an agent's own figure warns at, as a policy does by default.
-const SOFT_PERCENT_OF_OWN_FIGURE: u8 = 80;
-
-/// One ceiling: a BudgetPolicy's, or an agent's own figure.
+/// One ceiling, in money or in tokens: a BudgetPolicy's, or an agent's own figure.
 #[derive(Clone, Debug)]
 pub(super) struct Budget<'a> {
     /// The BudgetPolicy or the Agent.
@@ -31,7 +30,7 @@ pub(super) struct Budget<'a> {
     /// What it is over; none while the object that it names is not there.
     pub(super) scope: Option<ScopeKey>,
     /// The ceiling; zero is unlimited.
-    pub(super) ceiling: Money,
+    pub(super) ceiling: Amount,
     soft_percent: u8,
     is_hard_stop: bool,
     /// How it acts on dispatch.
@@ -43,21 +42,32 @@ pub(super) struct Budget<'a> {
 }
 
 impl Budget<'_> {
-    pub(super) fn is_limited(&self) -> bool {
-        self.ceiling > Money::ZERO
+    pub(super) const fn meter(&self) -> Meter {
+        self.ceiling.meter()
+    }
+
+    pub(super) const fn is_limited(&self) -> bool {
+        self.ceiling.count() > 0
     }
 
     /// Whether spend reached the ceiling.
     pub(super) fn is_exhausted(&self) -> bool {
-        self.is_limited() && self.spend.is_some_and(|it| it.spent >= self.ceiling)
+        self.crossed() == Some(IncidentKind::Hard)
     }
 
     /// Whether spend reached the warning threshold.
     pub(super) fn is_soft_crossed(&self) -> bool {
-        // Compared in hundredths: rounded down, the threshold of a tiny ceiling would be nothing.
-        let threshold = i128::from(self.ceiling.micros()) * i128::from(self.soft_percent);
-        let reaches = |spent: Money| i128::from(spent.micros()) * 100 >= threshold;
-        self.is_limited() && self.spend.is_some_and(|it| reaches(it.spent))
+        self.crossed().is_some()
+    }
+
+    fn crossed(&self) -> Option<IncidentKind> {
+        let spent = self.of(self.spend?);
+        IncidentKind::crossed(spent, self.ceiling, self.soft_percent)
+    }
+
+    /// What was spent of what the ceiling counts.
+    pub(super) const fn of(&self, spend: &Spend) -> Amount {
+        spend.spent.of(self.meter())
     }
 
     /// Whether the budget keeps its scope paused, or might: what could not be looked at might.
@@ -69,14 +79,15 @@ impl Budget<'_> {
 /// Every ceiling that applies, policies first.
 pub(super) fn budgets<'a>(view: &View<'a>) -> Vec<Budget<'a>> {
     let policies = view.catalog.budget_policies.iter();
-    let policies = policies.filter_map(|(reference, policy)| {
-        view.observed.active(reference)?;
+    let policies = policies.filter(|(reference, _)| view.observed.active(reference).is_some());
+    let policies = policies.flat_map(|(reference, policy)| {
         let spend = view.observed.spend.get(reference);
         let named = || scope_of(view, reference, &policy.spec);
-        Some(Budget {
+        let scope = spend.map(|it| it.scope).or_else(named);
+        policy.spec.ceilings().map(move |ceiling| Budget {
             reference,
-            scope: spend.map(|it| it.scope).or_else(named),
-            ceiling: policy.spec.monthly,
+            scope,
+            ceiling,
             soft_percent: policy.spec.soft_threshold_percent,
             is_hard_stop: policy.spec.hard_stop,
             enforcement: policy.spec.enforcement,
@@ -94,8 +105,8 @@ pub(super) fn budgets<'a>(view: &View<'a>) -> Vec<Budget<'a>> {
                 kind: BudgetScopeKind::Agent,
                 uid: Some(uid),
             }),
-            ceiling: budget.monthly,
-            soft_percent: SOFT_PERCENT_OF_OWN_FIGURE,
+            ceiling: budget.monthly.into(),
+            soft_percent: SOFT_PERCENT_DEFAULT,
             is_hard_stop: true,
             enforcement: Enforcement::PostHoc,
             reserve: None,
@@ -199,7 +210,7 @@ fn record(
         budget: budget.reference.clone(),
         window: spend.window.label.clone(),
         kind,
-        spent: spend.spent,
+        spent: budget.of(spend),
         ceiling: budget.ceiling,
     };
     let subject = HoldSubject::Object(budget.reference.clone());
@@ -218,7 +229,10 @@ fn workspace_of(view: &View<'_>, budget: &ObjectRef, scope: ScopeKey) -> Option<
 }
 
 fn why_lifted(pause: &BudgetPause, over: &[&Budget<'_>]) -> String {
-    let Some(budget) = over.iter().find(|it| it.is_limited() && it.is_hard_stop) else {
+    let mut stopping = over.iter().filter(|it| it.is_limited() && it.is_hard_stop);
+    // Of several, the one in the meter that was exhausted says why.
+    let is_same = |it: &&&Budget<'_>| it.meter() == pause.ceiling.meter();
+    let Some(budget) = stopping.clone().find(is_same).or_else(|| stopping.next()) else {
         return match over.first() {
             None => "no budget is over it any more".to_owned(),
             Some(budget) if budget.is_limited() => {
@@ -236,7 +250,9 @@ fn why_lifted(pause: &BudgetPause, over: &[&Budget<'_>]) -> String {
         }
         Some(spend) => format!(
             "the ceiling {} of {} is above the {} spent",
-            budget.ceiling, budget.reference, spend.spent
+            budget.ceiling,
+            budget.reference,
+            budget.of(spend)
         ),
         None => format!("{} does not keep it", budget.reference),
     }

@@ -72,6 +72,16 @@ impl PriceTable {
         }
     }
 
+    /// Whether tokens in and out of `model` have a price at the instant `at`.
+    pub fn has_price(&self, model: &str, at: Timestamp) -> bool {
+        let usage = Usage {
+            input_tokens: 1,
+            output_tokens: 1,
+            ..Usage::default()
+        };
+        matches!(self.cost(model, None, &usage, at), Cost::Priced { .. })
+    }
+
     /// Which prices these are, for the run's record: the built-in table's version and, with
     /// overrides, a digest of those.
     pub fn version(&self) -> &str {

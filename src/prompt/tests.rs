@@ -8,6 +8,7 @@ use proptest::prelude::*;
 use strum::IntoEnumIterator;
 
 use super::*;
+use crate::model::budget::Reservation;
 use crate::model::id::{ConversationId, MessageId, RunId, Uid, WakeId, WorktreeId};
 use crate::model::kind::{Kind, ObjectRef, Revision};
 use crate::model::run::{RunOrder, RunTree};
@@ -91,7 +92,7 @@ fn order(reason: WakeReason) -> RunOrder {
             email: format!("{}@agents.homeostat.local", uid("agent")),
         },
         silence: Duration::from_secs(900),
-        reservation: None,
+        reservation: Reservation::default(),
         guards: Vec::new(),
         revision: Revision::new("abc"),
         generation: 1,

@@ -1,18 +1,21 @@
 //! Observing: one snapshot of the rows, and what only this process knows.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use super::{ReconcileError, Reconciler};
-use crate::model::budget::{ESTIMATE_RUNS, Spend, Window, estimate};
+use crate::model::budget::{ESTIMATE_RUNS, Reservation, Spend, Window, estimate};
 use crate::model::desired::Catalog;
-use crate::model::kind::ObjectRef;
+use crate::model::id::Uid;
+use crate::model::kind::{Kind, ObjectRef};
 use crate::model::observed::Observed;
-use crate::model::spec::{BudgetScope, BudgetScopeKind};
+use crate::model::spec::{AdapterType, BudgetScope, BudgetScopeKind, Mode};
 use crate::model::zone::time_zone;
+use crate::price::PriceTable;
 use crate::process::estop;
+use crate::store::ScopeSpend;
 use crate::task::blocking;
 
 impl Reconciler {
@@ -41,24 +44,37 @@ impl Reconciler {
             .values()
             .any(|policy| policy.spec.enforcement.gates())
         {
-            self.add_estimates(&mut observed).await?;
+            self.add_estimates(catalog, &mut observed).await?;
+            observed.unpriced = unpriced(catalog, &observed, now);
         }
         Ok(observed)
     }
 
-    /// What a run of each agent with a waiting wake may cost.
-    async fn add_estimates(&self, observed: &mut Observed) -> Result<(), ReconcileError> {
-        let waiting: BTreeSet<_> = observed
-            .wakes
-            .iter()
-            .map(|queued| queued.wake.agent)
-            .collect();
-        for agent in waiting {
-            let limit = u32::try_from(ESTIMATE_RUNS).unwrap_or(u32::MAX);
-            let costs = self.store.latest_costs(agent, limit).await?;
-            if let Some(estimate) = estimate(&costs) {
-                observed.estimates.insert(agent, estimate);
-            }
+    /// What a run of each waiting wake may use, by its agent and its space's mode.
+    async fn add_estimates(
+        &self,
+        catalog: &Catalog,
+        observed: &mut Observed,
+    ) -> Result<(), ReconcileError> {
+        let modes = catalog.spaces.iter().filter_map(|(reference, space)| {
+            let state = observed.objects.get(reference)?;
+            Some((state.uid, space.spec.mode))
+        });
+        let modes: BTreeMap<Uid, Mode> = modes.collect();
+        let waiting = observed.wakes.iter().filter_map(|queued| {
+            let mode = modes.get(&queued.wake.space)?;
+            Some((queued.wake.agent, *mode))
+        });
+        let waiting: BTreeSet<_> = waiting.collect();
+        let limit = u32::try_from(ESTIMATE_RUNS).unwrap_or(u32::MAX);
+        for (agent, mode) in waiting {
+            let costs = self.store.latest_costs(agent, mode, limit).await?;
+            let tokens = self.store.latest_tokens(agent, mode, limit).await?;
+            let estimate = Reservation {
+                money: estimate(&costs),
+                tokens: estimate(&tokens),
+            };
+            observed.estimates.insert((agent, mode), estimate);
         }
         Ok(())
     }
@@ -79,7 +95,11 @@ impl Reconciler {
             let Ok(window) = Window::containing(now, &zone) else {
                 continue;
             };
-            let (spent, unpriced_runs) = self.store.spend(scope, &window).await?;
+            let ScopeSpend {
+                spent,
+                unpriced_runs,
+                uncounted_runs,
+            } = self.store.spend(scope, &window).await?;
             let reserved = self.store.reserved(scope).await?;
             observed.spend.insert(
                 budget,
@@ -89,11 +109,35 @@ impl Reconciler {
                     spent,
                     reserved,
                     unpriced_runs,
+                    uncounted_runs,
                 },
             );
         }
         Ok(())
     }
+}
+
+/// Names that Claude Code takes for whichever model is current: what they cost is known of the model
+/// that answers.
+const CLAUDE_ALIASES: [&str; 6] = ["default", "best", "sonnet", "opus", "haiku", "opusplan"];
+
+/// Agents that name a model which neither their adapter nor the built-in table has a price for.
+fn unpriced(catalog: &Catalog, observed: &Observed, now: Timestamp) -> BTreeMap<Uid, String> {
+    let agents = catalog.agents.iter().filter_map(|(reference, agent)| {
+        let model = agent.spec.model.as_ref()?;
+        let uid = observed.objects.get(reference)?.uid;
+        let adapter = ObjectRef {
+            kind: Kind::Adapter,
+            workspace: None,
+            name: agent.spec.adapter.clone(),
+        };
+        let adapter = &catalog.adapters.get(&adapter)?.spec;
+        let name = model.strip_suffix("[1m]").unwrap_or(model);
+        let is_alias = adapter.r#type == AdapterType::ClaudeCode && CLAUDE_ALIASES.contains(&name);
+        let is_priced = is_alias || PriceTable::embedded(&adapter.prices).has_price(name, now);
+        (!is_priced).then(|| (uid, model.clone()))
+    });
+    agents.collect()
 }
 
 /// Every budget, with its scope and zone: the policies, and the agents' own figures.

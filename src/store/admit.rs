@@ -19,7 +19,7 @@ use crate::model::observed::{TreePhase, WorktreeBackend};
 use crate::model::run::{Liveness, RunOrder, RunStatus};
 use crate::model::spec::Lifecycle;
 use crate::model::tool::Verb;
-use crate::model::units::Money;
+use crate::model::units::{Money, Tokens};
 use crate::model::wake::{Wake, WakeState};
 
 /// What the daemon knows of a start beside the order.
@@ -160,14 +160,17 @@ fn spent_budget(
     conn: &Connection,
     order: &RunOrder,
 ) -> rusqlite::Result<Option<(HoldReason, String)>> {
-    let Some(reservation) = order.reservation else {
-        return Ok(None);
-    };
     for guard in &order.guards {
-        let settled = settled_in(conn, guard.scope, &guard.window)?;
-        let reserved = reserved_in(conn, guard.scope)?;
-        let total = settled.saturating_add(reserved).saturating_add(reservation);
-        if total > guard.ceiling {
+        let meter = guard.ceiling.meter();
+        let Some(reservation) = order.reservation.of(meter) else {
+            continue;
+        };
+        let settled = settled_in(conn, guard.scope, &guard.window)?
+            .spent
+            .of(meter);
+        let reserved = reserved_in(conn, guard.scope)?.of(meter);
+        let taken = settled.count().saturating_add(reserved.count());
+        if taken.saturating_add(reservation.count()) > guard.ceiling.count() {
             let message = format!(
                 "{}: {settled} spent and {reserved} set aside of {}; the run needs {reservation}",
                 guard.budget, guard.ceiling
@@ -281,9 +284,10 @@ fn insert_run(
            conversation, ticket, wake_reason, wake_context_json, revision, generation, retry_of,
            attempt, requested_by, adapter, credential_source, sandbox_state, worktree_backend, cwd,
            git_name, git_email, silence_seconds, log_path, incarnation, status, liveness,
-           started_at, reservation_micros, mode, contract, adapter_generation)
+           started_at, reservation_micros, mode, contract, adapter_generation, reservation_tokens)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18,
-           ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32, ?33, ?34)",
+           ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32, ?33, ?34,
+           ?35)",
     )?
     .execute(params![
         Text(order.run),
@@ -316,10 +320,11 @@ fn insert_run(
         Text(RunStatus::Pending),
         Text(Liveness::Alive),
         At(facts.now),
-        order.reservation.map(Money::micros),
+        order.reservation.money.map(Money::micros),
         Text(order.mode),
         facts.contract.map(Text),
-        order.adapter_generation
+        order.adapter_generation,
+        order.reservation.tokens.map(Tokens::count)
     ])?;
     Ok(())
 }

@@ -9,9 +9,11 @@ use strum::{Display, EnumIter, EnumString};
 use super::message::{Author, NewMessage, Saved, save_message};
 use super::sql::{At, Columns, Text, int};
 use super::{Store, StoreError, outbox};
+use crate::model::budget::Reservation;
 use crate::model::event::DomainEventType;
 use crate::model::id::{ConversationId, MessageId, RunId, Uid, WakeId, WorktreeId};
 use crate::model::run::{EndReason, ErrorFamily, Liveness, RunStatus, Usage};
+use crate::model::units::{Money, Tokens};
 use crate::model::wake::WakeState;
 
 /// Whether a run's cost is known.
@@ -101,7 +103,7 @@ struct Open {
     wake: WakeId,
     requested_by: Option<String>,
     has_process: bool,
-    reservation: Option<i64>,
+    reservation: Reservation,
 }
 
 impl Store {
@@ -160,7 +162,14 @@ fn open_run(row: &Row<'_>) -> rusqlite::Result<Open> {
         wake: row.text("wake")?,
         requested_by: row.get("requested_by")?,
         has_process: row.get::<_, Option<i64>>("pid")?.is_some(),
-        reservation: row.get("reservation_micros")?,
+        reservation: Reservation {
+            money: row
+                .get::<_, Option<i64>>("reservation_micros")?
+                .map(Money::from_micros),
+            tokens: row
+                .get::<_, Option<i64>>("reservation_tokens")?
+                .map(Tokens::new),
+        },
     })
 }
 
@@ -219,15 +228,16 @@ fn enter_in_ledger(
     let at: Option<Timestamp> = conn
         .prepare_cached("SELECT max(at) AS at FROM run_events WHERE run = ?1 AND type = 'usage'")?
         .query_row([Text(close.run)], |row| row.at_opt("at"))?;
+    // A run without a process used no tokens; any other that reports none is not known.
+    let tokens = Some(close.usage.tokens())
+        .filter(|tokens| *tokens > Tokens::ZERO || !open.has_process)
+        .map(Tokens::count);
     // What is not known settles at what was set aside, and says so.
-    let estimate = if cost.is_none() {
-        open.reservation
-    } else {
-        None
-    };
+    let cost_estimate = open.reservation.money.filter(|_| cost.is_none());
+    let tokens_estimate = open.reservation.tokens.filter(|_| tokens.is_none());
     conn.prepare_cached(
-        "INSERT INTO ledger (run, agent, space, workspace, micros, is_estimated, input_tokens,
-           output_tokens, at)
+        "INSERT INTO ledger (run, agent, space, workspace, micros, is_estimated, tokens,
+           are_tokens_estimated, at)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
     )?
     .execute(params![
@@ -235,10 +245,10 @@ fn enter_in_ledger(
         Text(open.agent),
         Text(open.space),
         Text(open.workspace),
-        cost.or(estimate),
-        estimate.is_some(),
-        int(close.usage.input_tokens),
-        int(close.usage.output_tokens),
+        cost.or(cost_estimate.map(Money::micros)),
+        cost_estimate.is_some(),
+        tokens.or(tokens_estimate.map(Tokens::count)),
+        tokens_estimate.is_some(),
         At(at.unwrap_or(close.ended_at))
     ])?;
     conn.prepare_cached(

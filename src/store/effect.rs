@@ -74,11 +74,13 @@ impl Store {
                 if is_new {
                     let payload = json!({
                         "scope": incident.scope,
+                        "object": scope_name(conn, &incident.scope)?,
                         "window": incident.window,
                         "kind": incident.kind,
                         "budget": incident.budget.to_string(),
-                        "spentMicros": incident.spent.micros(),
-                        "ceilingMicros": incident.ceiling.micros(),
+                        "meter": incident.ceiling.meter(),
+                        "spent": incident.spent.count(),
+                        "ceiling": incident.ceiling.count(),
                         "isPaused": is_paused,
                     });
                     outbox::publish(
@@ -120,7 +122,11 @@ impl Store {
                     DomainEventType::BudgetPauseLifted,
                     None,
                     &scope.to_string(),
-                    &json!({ "scope": scope, "because": because }),
+                    &json!({
+                        "scope": scope,
+                        "object": scope_name(conn, &scope)?,
+                        "because": because,
+                    }),
                     now,
                 )?;
                 Ok(Effect::Applied)
@@ -291,8 +297,8 @@ fn insert_incident(
     }
     conn.prepare_cached(
         "INSERT INTO incidents (scope_kind, scope_uid, window, kind, workspace, budget,
-               spent_micros, ceiling_micros, at)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+               meter, spent, ceiling, at)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
     )?
     .execute(params![
         Text(incident.scope.kind),
@@ -301,11 +307,21 @@ fn insert_incident(
         Text(incident.kind),
         incident.workspace.map(Text),
         Text(&incident.budget),
-        incident.spent.micros(),
-        incident.ceiling.micros(),
+        Text(incident.ceiling.meter()),
+        incident.spent.count(),
+        incident.ceiling.count(),
         At(now)
     ])?;
     Ok(true)
+}
+
+/// The scope as people call it: the reference of its object, or `Fleet`.
+fn scope_name(conn: &Connection, scope: &ScopeKey) -> rusqlite::Result<String> {
+    let reference: Option<String> = conn
+        .prepare_cached("SELECT reference FROM objects WHERE uid = ?1")?
+        .query_row([scope_uid(scope)], |row| row.get("reference"))
+        .optional()?;
+    Ok(reference.unwrap_or_else(|| scope.kind.kind().to_string()))
 }
 
 /// Whether the scope was not paused yet.
@@ -316,16 +332,16 @@ fn insert_budget_pause(
 ) -> rusqlite::Result<bool> {
     let inserted = conn
         .prepare_cached(
-            "INSERT INTO budget_pauses (scope_kind, scope_uid, window, spent_micros,
-               ceiling_micros, since)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT DO NOTHING",
+            "INSERT INTO budget_pauses (scope_kind, scope_uid, window, meter, spent, ceiling, since)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT DO NOTHING",
         )?
         .execute(params![
             Text(incident.scope.kind),
             scope_uid(&incident.scope),
             incident.window,
-            incident.spent.micros(),
-            incident.ceiling.micros(),
+            Text(incident.ceiling.meter()),
+            incident.spent.count(),
+            incident.ceiling.count(),
             At(now)
         ])?;
     Ok(inserted == 1)

@@ -48,7 +48,7 @@ pub use close::{Closed, Pricing, RunClose, TreeResult};
 pub use error::{OpenError, StoreError};
 pub use memory::{FACTS_MAX, NewFact, Noted};
 pub use message::{Author, MessageView, NewMessage};
-pub use money::{AgentSpend, IncidentView};
+pub use money::{AgentSpend, IncidentView, ScopeSpend};
 pub use operator::AuditEntry;
 pub use outbox::{Delivery, OutboxEvent};
 pub use recovery::{History, RunBeginning};

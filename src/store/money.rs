@@ -5,10 +5,10 @@ use rusqlite::{Connection, Row, params};
 
 use super::sql::{At, Columns, Text};
 use super::{Store, StoreError};
-use crate::model::budget::{Incident, ScopeKey, Window};
+use crate::model::budget::{Incident, ScopeKey, Totals, Window};
 use crate::model::id::Uid;
-use crate::model::spec::BudgetScopeKind;
-use crate::model::units::Money;
+use crate::model::spec::{BudgetScopeKind, Mode};
+use crate::model::units::{Money, Tokens};
 
 /// An incident with its time.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,34 +32,62 @@ pub struct AgentSpend {
     pub unpriced_runs: u32,
 }
 
+/// What a scope spent in a window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ScopeSpend {
+    /// As far as it is known.
+    pub spent: Totals,
+    /// Runs whose cost is not known.
+    pub unpriced_runs: u32,
+    /// Runs whose tokens are not known.
+    pub uncounted_runs: u32,
+}
+
 /// What a scope spent in a window, settled runs alone.
+///
+/// Tokens are what agents and wires report, so they are added up as `total` does, which no sum can
+/// make fail: it is exact up to 2^53, more than a ceiling may be.
 pub(super) fn settled_in(
     conn: &Connection,
     scope: ScopeKey,
     window: &Window,
-) -> rusqlite::Result<Money> {
+) -> rusqlite::Result<ScopeSpend> {
     conn.prepare_cached(&format!(
-        "SELECT coalesce(sum(micros), 0) AS spent
+        "SELECT coalesce(sum(micros), 0) AS money, CAST(total(tokens) AS INTEGER) AS tokens,
+           count(*) - count(micros) + coalesce(sum(is_estimated), 0) AS unpriced,
+           count(*) - count(tokens) + coalesce(sum(are_tokens_estimated), 0) AS uncounted
          FROM ledger WHERE at >= ?1 AND at < ?2 AND {}",
         scope_condition(scope.kind)
     ))?
     .query_row(
         params![At(window.start), At(window.end), scope.uid.map(Text)],
-        |row| row.money("spent"),
+        |row| {
+            Ok(ScopeSpend {
+                spent: row.totals("money", "tokens")?,
+                unpriced_runs: row.count32("unpriced")?,
+                uncounted_runs: row.count32("uncounted")?,
+            })
+        },
     )
 }
 
 /// What the live runs of a scope hold: the reservation, or what was used where that is more.
-pub(super) fn reserved_in(conn: &Connection, scope: ScopeKey) -> rusqlite::Result<Money> {
-    live_sum(
+pub(super) fn reserved_in(conn: &Connection, scope: ScopeKey) -> rusqlite::Result<Totals> {
+    live_totals(
         conn,
         scope,
         "max(coalesce(reservation_micros, 0), coalesce(used, 0))",
+        "max(coalesce(reservation_tokens, 0), coalesce(used_tokens, 0))",
     )
 }
 
-/// A sum over the live runs of a scope. `used` is what their usage events report.
-fn live_sum(conn: &Connection, scope: ScopeKey, sum: &str) -> rusqlite::Result<Money> {
+/// Sums over the live runs of a scope. `used` and `used_tokens` are what their usage events report.
+fn live_totals(
+    conn: &Connection,
+    scope: ScopeKey,
+    money: &str,
+    tokens: &str,
+) -> rusqlite::Result<Totals> {
     let condition = match scope.kind {
         BudgetScopeKind::Agent => "r.agent = ?1",
         BudgetScopeKind::Space => "r.space = ?1",
@@ -70,39 +98,30 @@ fn live_sum(conn: &Connection, scope: ScopeKey, sum: &str) -> rusqlite::Result<M
         BudgetScopeKind::Fleet => "?1 IS NULL",
     };
     conn.prepare_cached(&format!(
-        "SELECT coalesce(sum({sum}), 0) AS total FROM (
-           SELECT r.reservation_micros,
+        "SELECT coalesce(sum({money}), 0) AS money, CAST(total({tokens}) AS INTEGER) AS tokens FROM (
+           SELECT r.reservation_micros, r.reservation_tokens,
              (SELECT sum(json_extract(e.json, '$.costMicros')) FROM run_events e
-              WHERE e.run = r.id AND e.type = 'usage') AS used
+              WHERE e.run = r.id AND e.type = 'usage') AS used,
+             (SELECT total(json_extract(e.json, '$.inputTokens'))
+                + total(json_extract(e.json, '$.outputTokens'))
+                + total(json_extract(e.json, '$.cachedReadTokens'))
+                + total(json_extract(e.json, '$.cachedWriteTokens')) FROM run_events e
+              WHERE e.run = r.id AND e.type = 'usage') AS used_tokens
            FROM runs r WHERE r.status IN ('pending', 'running') AND {condition})"
     ))?
-    .query_row([scope.uid.map(Text)], |row| row.money("total"))
+    .query_row([scope.uid.map(Text)], |row| row.totals("money", "tokens"))
 }
 
 impl Store {
     /// What a scope spent in a window, by the time at which the cost arose, and how many runs of
-    /// it have no known cost.
+    /// it are not known to the full.
     ///
     /// # Errors
     /// When the database fails.
-    pub async fn spend(
-        &self,
-        scope: ScopeKey,
-        window: &Window,
-    ) -> Result<(Money, u32), StoreError> {
-        let (start, end) = (window.start, window.end);
+    pub async fn spend(&self, scope: ScopeKey, window: &Window) -> Result<ScopeSpend, StoreError> {
+        let window = window.clone();
         self.connections
-            .read("spend", move |conn| {
-                conn.prepare_cached(&format!(
-                    "SELECT coalesce(sum(micros), 0) AS spent,
-                       count(*) - count(micros) + coalesce(sum(is_estimated), 0) AS unpriced
-                     FROM ledger WHERE at >= ?1 AND at < ?2 AND {}",
-                    scope_condition(scope.kind)
-                ))?
-                .query_row(params![At(start), At(end), scope.uid.map(Text)], |row| {
-                    Ok((row.money("spent")?, row.count32("unpriced")?))
-                })
-            })
+            .read("spend", move |conn| settled_in(conn, scope, &window))
             .await
     }
 
@@ -110,7 +129,7 @@ impl Store {
     ///
     /// # Errors
     /// When the database fails.
-    pub async fn reserved(&self, scope: ScopeKey) -> Result<Money, StoreError> {
+    pub async fn reserved(&self, scope: ScopeKey) -> Result<Totals, StoreError> {
         self.connections
             .read("reservations", move |conn| reserved_in(conn, scope))
             .await
@@ -124,30 +143,65 @@ impl Store {
         &self,
         scope: ScopeKey,
         window: &Window,
-    ) -> Result<Money, StoreError> {
+    ) -> Result<Totals, StoreError> {
         let window = window.clone();
         self.connections
             .read("spend so far", move |conn| {
-                let settled = settled_in(conn, scope, &window)?;
-                Ok(settled.saturating_add(live_sum(conn, scope, "coalesce(used, 0)")?))
+                let settled = settled_in(conn, scope, &window)?.spent;
+                let live =
+                    live_totals(conn, scope, "coalesce(used, 0)", "coalesce(used_tokens, 0)")?;
+                Ok(settled.saturating_add(live))
             })
             .await
     }
 
-    /// The costs of the agent's latest priced runs, the latest first.
+    /// The costs of the agent's latest priced runs in the mode, the latest first.
     ///
     /// # Errors
     /// When the database fails.
-    pub async fn latest_costs(&self, agent: Uid, limit: u32) -> Result<Vec<Money>, StoreError> {
+    pub async fn latest_costs(
+        &self,
+        agent: Uid,
+        mode: Mode,
+        limit: u32,
+    ) -> Result<Vec<Money>, StoreError> {
+        let sql = "SELECT l.micros FROM ledger l JOIN runs r ON r.id = l.run
+                   WHERE l.agent = ?1 AND r.mode = ?2 AND l.micros > 0 AND l.is_estimated = 0
+                   ORDER BY l.seq DESC LIMIT ?3";
+        let counts = self.latest(sql, agent, mode, limit).await?;
+        Ok(counts.into_iter().map(Money::from_micros).collect())
+    }
+
+    /// The tokens of the agent's latest counted runs in the mode, the latest first.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn latest_tokens(
+        &self,
+        agent: Uid,
+        mode: Mode,
+        limit: u32,
+    ) -> Result<Vec<Tokens>, StoreError> {
+        let sql = "SELECT l.tokens FROM ledger l JOIN runs r ON r.id = l.run
+                   WHERE l.agent = ?1 AND r.mode = ?2 AND l.tokens > 0
+                     AND l.are_tokens_estimated = 0
+                   ORDER BY l.seq DESC LIMIT ?3";
+        let counts = self.latest(sql, agent, mode, limit).await?;
+        Ok(counts.into_iter().map(Tokens::new).collect())
+    }
+
+    async fn latest(
+        &self,
+        sql: &'static str,
+        agent: Uid,
+        mode: Mode,
+        limit: u32,
+    ) -> Result<Vec<i64>, StoreError> {
         self.connections
-            .read("latest costs", move |conn| {
-                conn.prepare_cached(
-                    "SELECT micros FROM ledger
-                     WHERE agent = ?1 AND micros > 0 AND is_estimated = 0
-                     ORDER BY seq DESC LIMIT ?2",
-                )?
-                .query_map(params![Text(agent), limit], |row| row.money("micros"))?
-                .collect()
+            .read("latest runs", move |conn| {
+                conn.prepare_cached(sql)?
+                    .query_map(params![Text(agent), Text(mode), limit], |row| row.get(0))?
+                    .collect()
             })
             .await
     }
@@ -214,8 +268,8 @@ fn incident_view(row: &Row<'_>) -> rusqlite::Result<IncidentView> {
             budget: row.reference("budget")?,
             window: row.get("window")?,
             kind: row.text("kind")?,
-            spent: row.money("spent_micros")?,
-            ceiling: row.money("ceiling_micros")?,
+            spent: row.amount("spent")?,
+            ceiling: row.amount("ceiling")?,
         },
         at: row.at("at")?,
     })

@@ -171,8 +171,8 @@ fn budget_pauses(conn: &Connection) -> rusqlite::Result<BTreeMap<ScopeKey, Budge
             let pause = BudgetPause {
                 scope,
                 window: row.get("window")?,
-                spent: row.money("spent_micros")?,
-                ceiling: row.money("ceiling_micros")?,
+                spent: row.amount("spent")?,
+                ceiling: row.amount("ceiling")?,
                 since: row.at("since")?,
             };
             Ok((scope, pause))

@@ -10,9 +10,9 @@ use rusqlite::{Connection, Row};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::model::budget::ScopeKey;
+use crate::model::budget::{Amount, Meter, ScopeKey, Totals};
 use crate::model::kind::{ObjectRef, Revision};
-use crate::model::units::Money;
+use crate::model::units::{Money, Tokens};
 
 /// A value as the text that it displays and parses.
 pub(super) struct Text<T>(pub(super) T);
@@ -160,6 +160,10 @@ pub(super) trait Columns {
     fn count32(&self, column: &str) -> rusqlite::Result<u32>;
     /// Micro-dollars.
     fn money(&self, column: &str) -> rusqlite::Result<Money>;
+    /// Micro-dollars and tokens, in a column each.
+    fn totals(&self, money: &str, tokens: &str) -> rusqlite::Result<Totals>;
+    /// What a ceiling is counted in, by the column `meter`.
+    fn amount(&self, column: &str) -> rusqlite::Result<Amount>;
     /// A budget scope, in `scope_kind` and `scope_uid`.
     fn scope(&self) -> rusqlite::Result<ScopeKey>;
 }
@@ -217,6 +221,18 @@ impl Columns for Row<'_> {
 
     fn money(&self, column: &str) -> rusqlite::Result<Money> {
         self.get(column).map(Money::from_micros)
+    }
+
+    fn totals(&self, money: &str, tokens: &str) -> rusqlite::Result<Totals> {
+        Ok(Totals {
+            money: self.money(money)?,
+            tokens: self.get(tokens).map(Tokens::new)?,
+        })
+    }
+
+    fn amount(&self, column: &str) -> rusqlite::Result<Amount> {
+        let meter: Meter = self.text("meter")?;
+        self.get(column).map(|count| meter.amount(count))
     }
 
     fn scope(&self) -> rusqlite::Result<ScopeKey> {

@@ -9,6 +9,7 @@ use homeostat::api::control::{Control, Facts, Levers, Pulse, SourceReport};
 use homeostat::api::server::{self, ServeError};
 use homeostat::clock::{SeededIds, SystemClock};
 use homeostat::manifest::{self, ManifestFile};
+use homeostat::model::budget::Reservation;
 use homeostat::model::event::AgentEvent;
 use homeostat::model::id::{ConversationId, RunId};
 use homeostat::model::kind::{Kind, ObjectRef, Revision};
@@ -21,7 +22,7 @@ use homeostat::process::{Presence, identify, is_alive};
 use homeostat::store::{Accept, Admission, AdmitFacts, FirstObjects, RunClose, RunEvent, Store};
 use homeostat::task::Tracker;
 use jiff::Timestamp;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
 use crate::env::TestEnv;
@@ -233,7 +234,7 @@ impl Served {
                 email: "writer@agents.homeostat.local".to_owned(),
             },
             silence: Duration::from_secs(900),
-            reservation: None,
+            reservation: Reservation::default(),
             guards: Vec::new(),
             revision: Revision::new("0123456789abcdef0123456789abcdef01234567"),
             generation: 1,
@@ -468,9 +469,31 @@ fn a_run_is_told_from_its_wake_to_its_end() {
         why.contains("it ended as completed, completed: agentFinished; said hello"),
         "{why}"
     );
+    shows_its_budget(&served);
+}
+
+fn shows_its_budget(served: &Served) {
     let budget = served.json(&["budget"]);
     assert_eq!(budget["budgets"][0]["budget"], "Agent/core/writer");
     assert_eq!(budget["budgets"][0]["spentMicros"], 250_000);
+    assert_eq!(budget["budgets"][0]["scope"], "Agent/core/writer");
+    let money = &budget["budgets"][0]["uses"][0];
+    assert_eq!(
+        (&money["meter"], &money["remaining"]),
+        (&json!("money"), &json!(750_000))
+    );
+    let row = served.say(&["budget"], 0);
+    let row: Vec<&str> = row.lines().nth(1).unwrap().split_whitespace().collect();
+    assert_eq!(row[..2], ["Agent/core/writer", "Agent/core/writer"]);
+    assert_eq!(row[3..8], ["UTC", "$0.25", "$0.00", "$1.00", "$0.75"]);
+    let yaml = served.say(&["budget", "-o", "yaml"], 0);
+    assert!(yaml.contains("\nscope: Agent/core/writer\n"), "{yaml}");
+    let wide = served.say(&["budget", "-o", "wide"], 0);
+    assert!(wide.contains("25 %"), "{wide}");
+    assert_eq!(
+        served.say(&["budget", "-o", "name"], 0),
+        "Agent/core/writer\n"
+    );
 }
 
 #[test]
@@ -622,11 +645,20 @@ fn looking_gives_the_same_with_and_without_a_daemon() {
         &["runs", "-o", "json"],
         &["logs", "--follow", &id, "-o", "json"],
         &["transcript", &id],
-        &["budget", "-o", "json"],
+        &["budget", "-o", "name"],
         &["events", "-o", "json"],
     ];
     let live: Vec<String> = questions.iter().map(|args| served.say(args, 0)).collect();
+    // A forecast is another one every second.
+    let budgets = |mut list: Value| {
+        let uses = &mut list["budgets"][0]["uses"][0];
+        assert_eq!(uses["spent"], 250_000);
+        uses.as_object_mut().unwrap().remove("forecast");
+        list
+    };
+    let live_budgets = budgets(served.json(&["budget"]));
     served.stop();
+    assert_eq!(budgets(served.json(&["budget"])), live_budgets);
     for (args, live) in questions.iter().zip(live) {
         let output = served.env.homeostat(args).output().unwrap();
         assert_eq!(text(output.stdout), live, "{args:?}");

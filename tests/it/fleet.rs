@@ -11,7 +11,7 @@ use homeostat::model::spec::{
     Mode, OutputFormat, Overlap, Priority, RepoSpec, ScheduleSpec, SpaceSpec, TicketSpec,
     WorkspaceSpec,
 };
-use homeostat::model::units::{Money, Name};
+use homeostat::model::units::{Money, Name, Tokens};
 use proptest::prelude::{Strategy, any, prop};
 
 /// Objects of each kind.
@@ -183,7 +183,8 @@ fn put_agents(catalog: &mut Catalog, shape: &Shape) {
             kind: BudgetScopeKind::Workspace,
             name: Some("demo".parse().unwrap()),
         },
-        monthly: Money::from_cents(i64::from(shape.ceiling) * 200),
+        monthly: Some(Money::from_cents(i64::from(shape.ceiling) * 200)),
+        tokens: (shape.ceiling % 4 == 3).then(|| Tokens::new(i64::from(shape.ceiling) * 100_000)),
         soft_threshold_percent: 80,
         enforcement: match shape.ceiling % 3 {
             0 => Enforcement::PostHoc,

@@ -8,12 +8,14 @@ use std::path::{Path, PathBuf};
 
 use homeostat::manifest::{ManifestFile, load};
 use homeostat::model::action::{Action, HoldReason};
+use homeostat::model::budget::{Amount, Totals};
 use homeostat::model::desired::Catalog;
 use homeostat::model::id::{OverrideId, RunId};
 use homeostat::model::kind::{Kind, ObjectRef};
 use homeostat::model::observed::{Backoff, Estop, OperatorPause};
-use homeostat::model::run::{EndReason, Liveness, ProviderAsk, RunStatus};
-use homeostat::model::units::{Money, Span};
+use homeostat::model::run::{EndReason, Liveness, ProviderAsk, RunOrder, RunStatus};
+use homeostat::model::spec::Mode;
+use homeostat::model::units::{Money, Span, Tokens};
 use homeostat::plan::conditions::conditions;
 use homeostat::plan::judge::{Approval, Verdict, judge};
 use homeostat::plan::render::Report;
@@ -59,9 +61,8 @@ fn every_hold_reason_and_every_action_stands_in_a_script() {
     }
 }
 
-/// The executor chooses nothing: an order names everything that starting the run needs.
-#[test]
-fn an_order_leaves_no_choice() {
+/// The order that starts the run of a first message.
+fn first_order() -> Box<RunOrder> {
     let mut session = Session::new();
     session.command("load base.yaml", "");
     session.command("message solo lead hello", "");
@@ -71,6 +72,13 @@ fn an_order_leaves_no_choice() {
     let [Action::StartRun(order)] = plan.actions.as_slice() else {
         panic!("{:?}", plan.actions);
     };
+    order.clone()
+}
+
+/// The executor chooses nothing: an order names everything that starting the run needs.
+#[test]
+fn an_order_leaves_no_choice() {
+    let order = first_order();
     snapbox::assert_data_eq!(
         format!("{order:#?}\n"),
         snapbox::str![[r#"
@@ -131,7 +139,10 @@ RunOrder {
         email: "5ac12a2c-96e5-5756-81c3-3b6a096d6717@agents.homeostat.local",
     },
     silence: 900s,
-    reservation: None,
+    reservation: Reservation {
+        money: None,
+        tokens: None,
+    },
     guards: [],
     revision: Revision(
         "rev1",
@@ -260,7 +271,21 @@ impl Session {
             ["end-run", agent, how] => self.end_run(agent, how),
             ["fail-upstream", agent, code, rest @ ..] => self.fail_upstream(agent, code, rest),
             ["restart"] => self.world.lose_daemon(),
-            ["spend", object, money] => self.spend(object, money),
+            ["spend", object, amount] => self.spend(object, amount),
+            ["unpriced", agent, model] => {
+                let uid = self.world.uid(&named(Kind::Agent, agent));
+                self.world
+                    .observed
+                    .unpriced
+                    .insert(uid, (*model).to_owned());
+            }
+            ["priced"] => self.world.observed.unpriced.clear(),
+            ["estimate", agent, amount] => {
+                let uid = self.world.uid(&named(Kind::Agent, agent));
+                let estimates = &mut self.world.observed.estimates;
+                let estimate = estimates.entry((uid, Mode::Chat)).or_default();
+                estimate.raise(amount_of(amount));
+            }
             ["pause", agent, rest @ ..] => self.pause(agent, rest),
             ["resume", agent] => {
                 let uid = self.world.uid(&named(Kind::Agent, agent));
@@ -406,13 +431,19 @@ impl Session {
         self.world.end_upstream(run, code, ask);
     }
 
-    fn spend(&mut self, object: &str, money: &str) {
+    fn spend(&mut self, object: &str, amount: &str) {
         let objects = self.world.observed.objects.keys();
         let mut objects = objects.filter(|it| it.to_string() == object);
         let reference = objects.next().expect("the budget is known").clone();
         let label = self.world.now.strftime("%Y-%m").to_string();
-        let money: Money = money.parse().unwrap();
-        self.world.spent.insert(reference, (label, money));
+        let of_the_month = |(it, totals): &(String, Totals)| (*it == label).then_some(*totals);
+        let spent = self.world.spent.get(&reference);
+        let mut totals = spent.and_then(of_the_month).unwrap_or_default();
+        match amount_of(amount) {
+            Amount::Money(money) => totals.money = money,
+            Amount::Tokens(tokens) => totals.tokens = tokens,
+        }
+        self.world.spent.insert(reference, (label, totals));
     }
 
     fn pause(&mut self, agent: &str, rest: &[&str]) {
@@ -488,6 +519,14 @@ impl Session {
             }
         }
     }
+}
+
+/// `$1.50`, or a number of tokens.
+fn amount_of(text: &str) -> Amount {
+    if text.starts_with('$') {
+        return text.parse::<Money>().unwrap().into();
+    }
+    Tokens::new(text.parse().unwrap()).into()
 }
 
 /// `Kind/name` of a document.

@@ -11,11 +11,12 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 
 use homeostat::model::action::{Action, HoldReason, HoldSubject, Plan};
+use homeostat::model::budget::Totals;
 use homeostat::model::id::{OverrideId, RunId};
 use homeostat::model::kind::{Kind, ObjectRef};
 use homeostat::model::observed::{Backoff, Estop, Observed, OperatorPause};
 use homeostat::model::run::{EndReason, Liveness, RunStatus};
-use homeostat::model::units::Money;
+use homeostat::model::units::{Money, Tokens};
 use homeostat::model::wake::{Wake, WakeReason};
 use homeostat::plan::conditions::conditions;
 use homeostat::plan::plan;
@@ -291,8 +292,11 @@ fn happen(world: &mut World, event: &Event) -> Result<(), TestCaseError> {
             let budgets: Vec<ObjectRef> = world.observed.spend.keys().cloned().collect();
             if let Some(budget) = pick(budgets.iter(), *dollars) {
                 let label = world.now.strftime("%Y-%m").to_string();
-                let money = Money::from_cents(i64::from(*dollars) * 10);
-                world.spent.insert(budget, (label, money));
+                let totals = Totals {
+                    money: Money::from_cents(i64::from(*dollars) * 10),
+                    tokens: Tokens::new(i64::from(*dollars) * 5_000),
+                };
+                world.spent.insert(budget, (label, totals));
             }
         }
         Event::Minutes(minutes) => minutes_pass(world, u64::from(*minutes)),

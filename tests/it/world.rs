@@ -5,7 +5,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use homeostat::model::action::{Action, Plan, TicketChange, TreeOrder};
-use homeostat::model::budget::{BudgetPause, Incident, ScopeKey, Spend, Window};
+use homeostat::model::budget::{
+    BudgetPause, Incident, Reservation, ScopeKey, Spend, Totals, Window,
+};
 use homeostat::model::desired::Catalog;
 use homeostat::model::id::{ConversationId, MessageId, RunId, Uid, WakeId};
 use homeostat::model::kind::{Kind, ObjectRef, Revision};
@@ -18,7 +20,7 @@ use homeostat::model::run::{
 };
 use homeostat::model::spec::{BudgetScopeKind, Lifecycle, Priority};
 use homeostat::model::ticket::TicketStatus;
-use homeostat::model::units::{Money, Name};
+use homeostat::model::units::Name;
 use homeostat::model::wake::{QueuedWake, Wake, WakeReason};
 use homeostat::plan::{PlanInput, plan};
 use jiff::Timestamp;
@@ -34,11 +36,11 @@ pub(crate) struct World {
     pub(crate) observed: Observed,
     pub(crate) now: Timestamp,
     /// Month-to-date spend by budget: what the ledger would sum up.
-    pub(crate) spent: BTreeMap<ObjectRef, (String, Money)>,
+    pub(crate) spent: BTreeMap<ObjectRef, (String, Totals)>,
     /// The wakes that live runs serve.
     claimed: BTreeMap<RunId, Wake>,
     /// What is set aside for live runs, and in which scopes.
-    reserved: BTreeMap<RunId, (Money, Vec<ScopeKey>)>,
+    reserved: BTreeMap<RunId, (Reservation, Vec<ScopeKey>)>,
     /// Every wake ever recorded: recording one again changes nothing.
     recorded: BTreeSet<WakeId>,
     sequence: i64,
@@ -157,18 +159,26 @@ impl World {
             let spend = Spend {
                 scope,
                 window: window.clone(),
-                spent: spent.map_or(Money::ZERO, |(_, money)| *money),
+                spent: spent.map_or_else(Totals::default, |(_, totals)| *totals),
                 reserved: self.reserved_in(scope),
                 unpriced_runs: 0,
+                uncounted_runs: 0,
             };
             self.observed.spend.insert(reference, spend);
         }
     }
 
-    fn reserved_in(&self, scope: ScopeKey) -> Money {
+    fn reserved_in(&self, scope: ScopeKey) -> Totals {
         let held = self.reserved.values();
-        held.filter(|(_, scopes)| scopes.contains(&scope))
-            .fold(Money::ZERO, |sum, (money, _)| sum.saturating_add(*money))
+        held.filter(|(_, scopes)| scopes.contains(&scope)).fold(
+            Totals::default(),
+            |sum, (reservation, _)| {
+                sum.saturating_add(Totals {
+                    money: reservation.money.unwrap_or_default(),
+                    tokens: reservation.tokens.unwrap_or_default(),
+                })
+            },
+        )
     }
 
     fn budget_scopes(&self) -> Vec<(ObjectRef, ScopeKey)> {
@@ -522,10 +532,8 @@ impl World {
             is_attached: true,
         };
         self.claimed.insert(order.run, wake);
-        if let Some(money) = order.reservation {
-            let scopes = order.guards.iter().map(|guard| guard.scope).collect();
-            self.reserved.insert(order.run, (money, scopes));
-        }
+        let scopes = order.guards.iter().map(|guard| guard.scope).collect();
+        self.reserved.insert(order.run, (order.reservation, scopes));
         self.observed.live_runs.insert(order.run, run.clone());
         self.assert_caps(&run);
     }
@@ -547,10 +555,19 @@ impl World {
         for guard in &order.guards {
             let spent = self.spent.get(&guard.budget);
             let spent = spent.filter(|(label, _)| *label == guard.window.label);
-            let spent = spent.map_or(Money::ZERO, |(_, money)| *money);
-            let taken = self.reserved_in(guard.scope).saturating_add(spent);
-            let total = taken.saturating_add(order.reservation.unwrap());
-            assert!(total <= guard.ceiling, "{total} of {}", guard.ceiling);
+            let spent = spent.map_or_else(Totals::default, |(_, totals)| *totals);
+            let meter = guard.ceiling.meter();
+            let taken = self
+                .reserved_in(guard.scope)
+                .saturating_add(spent)
+                .of(meter);
+            let reserved = order.reservation.of(meter).unwrap();
+            let total = taken.count() + reserved.count();
+            assert!(
+                total <= guard.ceiling.count(),
+                "{total} of {}",
+                guard.ceiling
+            );
         }
         for run in observed.live_runs.values() {
             assert_ne!(

@@ -5,23 +5,29 @@ use jiff::tz::TimeZone;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::api::dto::{Budget, BudgetList, Incident};
+use crate::api::dto::{Budget, BudgetList, BudgetState, BudgetUse, Incident};
 use crate::api::problem::Failure;
-use crate::model::budget::{ScopeKey, Window};
+use crate::model::budget::{
+    Amount, IncidentKind, Meter, SOFT_PERCENT_DEFAULT, ScopeKey, Totals, Window, forecast,
+};
 use crate::model::kind::{Kind, ObjectRef};
-use crate::model::spec::{AgentSpec, BudgetPolicySpec, BudgetScope, BudgetScopeKind, FleetSpec};
-use crate::model::units::Money;
+use crate::model::spec::{
+    AgentSpec, BudgetPolicySpec, BudgetScope, BudgetScopeKind, Enforcement, FleetSpec,
+};
 use crate::model::zone::time_zone;
-use crate::store::{IncidentView, ObjectView, Store};
+use crate::store::{IncidentView, ObjectView, ScopeSpend, Store};
 
 /// Incidents that are looked through for those of this month.
 const INCIDENTS: u32 = 1_000;
 
-/// A ceiling as declared.
-struct Ceiling {
+/// A budget as declared.
+struct Declared {
     budget: ObjectRef,
     scope: BudgetScope,
-    monthly: Money,
+    ceilings: Vec<Amount>,
+    soft_percent: u8,
+    enforcement: Enforcement,
+    hard_stop: bool,
     zone: Option<String>,
 }
 
@@ -36,42 +42,111 @@ pub async fn budgets(store: &Store, now: Timestamp) -> Result<BudgetList, Failur
     let fleet = objects.iter().find_map(of_kind::<FleetSpec>(Kind::Fleet));
     let fleet_zone = fleet.map_or_else(|| FleetSpec::default().zone, |(_, fleet)| fleet.zone);
     let mut budgets = Vec::new();
-    for ceiling in ceilings(&objects) {
-        let Some(scope) = observed.scope_key(&ceiling.budget, &ceiling.scope) else {
+    for declared in declared(&objects) {
+        let Some(scope) = observed.scope_key(&declared.budget, &declared.scope) else {
             continue;
         };
-        let zone = ceiling.zone.as_ref().unwrap_or(&fleet_zone);
+        let zone = declared.zone.clone().unwrap_or_else(|| fleet_zone.clone());
         // Zones were checked when the revision was accepted; they are built in.
-        let zone = time_zone(zone).unwrap_or(TimeZone::UTC);
-        let Ok(window) = Window::containing(now, &zone) else {
+        let in_zone = time_zone(&zone).unwrap_or(TimeZone::UTC);
+        let Ok(window) = Window::containing(now, &in_zone) else {
             continue;
         };
-        let (spent, unpriced_runs) = store.spend(scope, &window).await?;
-        let pause = observed.budget_pauses.get(&scope);
+        let spend = store.spend(scope, &window).await?;
+        let reserved = store.reserved(scope).await?;
+        let paused_since = observed.budget_pauses.get(&scope).map(|it| it.since);
         budgets.push(Budget {
-            budget: ceiling.budget.to_string(),
-            scope: scope.kind.to_string(),
-            scope_name: ceiling.scope.name.map(|it| it.to_string()),
-            spent_micros: spent.micros(),
-            ceiling_micros: ceiling.monthly.micros(),
-            unpriced_runs,
-            paused_since: pause.map(|it| it.since),
+            scope: scope_name(&declared),
+            state: state(&declared, &spend, paused_since.is_some()),
+            paused_since,
+            uses: declared
+                .ceilings
+                .iter()
+                .map(|ceiling| in_use(*ceiling, &spend, reserved, &window, now))
+                .collect(),
+            spent_micros: spend.spent.money.micros(),
+            spent_tokens: spend.spent.tokens.count(),
+            unpriced_runs: spend.unpriced_runs,
             incidents: crossings(&incidents, scope, &window),
+            budget: declared.budget.to_string(),
+            enforcement: declared.enforcement,
+            hard_stop: declared.hard_stop,
+            zone,
+            window_start: window.start,
+            window_end: window.end,
             window: window.label,
         });
     }
     Ok(BudgetList { budgets })
 }
 
-fn ceilings(objects: &[ObjectView]) -> Vec<Ceiling> {
+fn in_use(
+    ceiling: Amount,
+    spend: &ScopeSpend,
+    reserved: Totals,
+    window: &Window,
+    now: Timestamp,
+) -> BudgetUse {
+    let meter = ceiling.meter();
+    let spent = spend.spent.of(meter);
+    let reserved = reserved.of(meter).count();
+    let limit = ceiling.count();
+    let left = limit.saturating_sub(spent.count().saturating_add(reserved));
+    BudgetUse {
+        meter,
+        ceiling: limit,
+        spent: spent.count(),
+        reserved,
+        remaining: (limit > 0).then_some(left.max(0)),
+        forecast: forecast(spent, window, now).map(Amount::count),
+        unknown_runs: match meter {
+            Meter::Money => spend.unpriced_runs,
+            Meter::Tokens => spend.uncounted_runs,
+        },
+    }
+}
+
+/// The worst of its ceilings; a pause is worse than what caused it.
+fn state(declared: &Declared, spend: &ScopeSpend, is_paused: bool) -> BudgetState {
+    let crossed = declared.ceilings.iter().filter_map(|ceiling| {
+        let spent = spend.spent.of(ceiling.meter());
+        IncidentKind::crossed(spent, *ceiling, declared.soft_percent)
+    });
+    match crossed.max() {
+        _ if is_paused => BudgetState::Paused,
+        Some(IncidentKind::Hard) => BudgetState::Exhausted,
+        Some(IncidentKind::Soft) => BudgetState::Soft,
+        None => BudgetState::Ok,
+    }
+}
+
+/// The object that the budget is over, by name.
+fn scope_name(declared: &Declared) -> String {
+    let kind = declared.scope.kind.kind();
+    let Some(name) = &declared.scope.name else {
+        return kind.to_string();
+    };
+    let workspace = declared.budget.workspace.clone();
+    ObjectRef {
+        kind,
+        workspace: workspace.filter(|_| kind != Kind::Workspace),
+        name: name.clone(),
+    }
+    .to_string()
+}
+
+fn declared(objects: &[ObjectView]) -> Vec<Declared> {
     let policies = objects
         .iter()
         .filter_map(of_kind::<BudgetPolicySpec>(Kind::BudgetPolicy));
-    let mut ceilings: Vec<Ceiling> = policies
-        .map(|(budget, policy)| Ceiling {
+    let mut budgets: Vec<Declared> = policies
+        .map(|(budget, policy)| Declared {
             budget: budget.clone(),
+            ceilings: policy.ceilings().collect(),
             scope: policy.scope,
-            monthly: policy.monthly,
+            soft_percent: policy.soft_threshold_percent,
+            enforcement: policy.enforcement,
+            hard_stop: policy.hard_stop,
             zone: policy.zone,
         })
         .collect();
@@ -82,19 +157,22 @@ fn ceilings(objects: &[ObjectView]) -> Vec<Ceiling> {
             kind: BudgetScopeKind::Agent,
             name: Some(agent.name.clone()),
         };
-        let is_replaced = ceilings
+        let is_replaced = budgets
             .iter()
-            .any(|ceiling| ceiling.scope == scope && ceiling.budget.workspace == agent.workspace);
+            .any(|it| it.scope == scope && it.budget.workspace == agent.workspace);
         if !is_replaced {
-            ceilings.push(Ceiling {
+            budgets.push(Declared {
                 budget: agent.clone(),
                 scope,
-                monthly: own.monthly,
+                ceilings: vec![own.monthly.into()],
+                soft_percent: SOFT_PERCENT_DEFAULT,
+                enforcement: Enforcement::PostHoc,
+                hard_stop: true,
                 zone: None,
             });
         }
     }
-    ceilings
+    budgets
 }
 
 /// The spec of an object that is of this kind and not being deleted.
@@ -117,8 +195,9 @@ fn crossings(incidents: &[IncidentView], scope: ScopeKey, window: &Window) -> Ve
         .map(|it| Incident {
             kind: it.incident.kind,
             window: it.incident.window.clone(),
-            spent_micros: it.incident.spent.micros(),
-            ceiling_micros: it.incident.ceiling.micros(),
+            meter: it.incident.ceiling.meter(),
+            spent: it.incident.spent.count(),
+            ceiling: it.incident.ceiling.count(),
             at: it.at,
         })
         .collect()

@@ -197,12 +197,7 @@ async fn line(store: &Store, event: &OutboxEvent) -> Result<Option<String>, Stor
             ))
         }
         DomainEventType::BudgetThresholdCrossed => {
-            let text = |key: &str| payload.get(key).map(Value::to_string).unwrap_or_default();
-            Some(format!(
-                "budget crossed: {} ({})",
-                event.subject,
-                text("kind")
-            ))
+            show::budget_event(event.r#type, payload).map(|it| format!("budget crossed: {it}"))
         }
         DomainEventType::RevisionRejected
         | DomainEventType::RevisionHeld

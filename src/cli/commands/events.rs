@@ -56,5 +56,9 @@ fn line(event: &DomainEvent) -> String {
         subject,
         payload,
     } = event;
-    format!("{seq:<6} {} {kind} {subject} {payload}", show::time(*at))
+    let time = show::time(*at);
+    match show::budget_event(*kind, payload) {
+        Some(words) => format!("{seq:<6} {time} {kind} {words}"),
+        None => format!("{seq:<6} {time} {kind} {subject} {payload}"),
+    }
 }

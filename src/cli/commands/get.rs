@@ -15,6 +15,7 @@ use crate::cli::ui::Ui;
 use crate::clock::{Clock, SystemClock};
 use crate::model::condition::{ConditionStatus, ConditionType};
 use crate::model::kind::API_VERSION;
+use crate::model::spec::BudgetPolicySpec;
 use crate::yaml;
 
 /// Show objects and their status
@@ -123,11 +124,20 @@ fn detail(object: &Object) -> String {
         },
         Of::Repo => field("source"),
         Of::Adapter => field("command"),
-        Of::BudgetPolicy => field("monthly"),
+        Of::BudgetPolicy => ceilings(spec),
         Of::Schedule => field("cron"),
         Of::Dispatch => field("agent"),
         Of::Fleet | Of::Workspace | Of::Space => String::new(),
     }
+}
+
+/// What a BudgetPolicy allows a month.
+fn ceilings(spec: Option<&Value>) -> String {
+    let read = |spec: &Value| serde_json::from_value::<BudgetPolicySpec>(spec.clone()).ok();
+    let policy = spec.and_then(read);
+    let ceilings = policy.iter().flat_map(BudgetPolicySpec::ceilings);
+    let ceilings: Vec<String> = ceilings.map(|it| it.to_string()).collect();
+    ceilings.join(", ")
 }
 
 fn table(list: &ObjectList, now: Timestamp) -> String {

@@ -10,6 +10,12 @@ use crate::model::spec::{BudgetPolicySpec, BudgetScopeKind};
 pub(super) fn scopes_fit(context: &mut Context<'_>) {
     let catalog = context.catalog;
     for (object, policy) in &catalog.budget_policies {
+        if policy.spec.ceilings().next().is_none() {
+            let message = "the field `monthly` in `spec` is missing".to_owned();
+            context
+                .report(Code::MissingField, object, at!["spec", "monthly"], message)
+                .help("a BudgetPolicy has a ceiling: `monthly` in money, `tokens`, or both");
+        }
         match policy.spec.scope.kind {
             BudgetScopeKind::Fleet => over_fleet(context, object, &policy.spec),
             BudgetScopeKind::Agent => over_object(context, object, &policy.spec, Kind::Agent),

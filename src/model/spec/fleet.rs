@@ -4,7 +4,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use strum::{Display, EnumIter, EnumString};
 
-use crate::model::units::{BranchName, Money, Name, Span};
+use crate::model::budget::{Amount, SOFT_PERCENT_DEFAULT};
+use crate::model::kind::Kind;
+use crate::model::units::{BranchName, Money, Name, Span, Tokens};
 
 /// Settings of the whole fleet. Exactly one object.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -139,8 +141,15 @@ pub struct RepoSpec {
 pub struct BudgetPolicySpec {
     /// What the ceiling is over.
     pub scope: BudgetScope,
-    /// The ceiling of one calendar month. Zero is unlimited.
-    pub monthly: Money,
+    /// The ceiling of one calendar month in money. Zero is unlimited; absent, only `tokens` is a
+    /// ceiling.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub monthly: Option<Money>,
+    /// The ceiling of one calendar month in tokens, beside or instead of `monthly`: tokens in and
+    /// out and those read from or written to a prompt cache. Models without a price count. Zero is
+    /// unlimited.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<Tokens>,
     /// Share of the ceiling at which a warning incident is recorded.
     #[serde(default = "soft_threshold_default")]
     #[schemars(range(min = 1, max = 100))]
@@ -152,13 +161,23 @@ pub struct BudgetPolicySpec {
     #[serde(default = "hard_stop_default")]
     pub hard_stop: bool,
     /// What a run is expected to cost at most, where dispatch is gated. Absent: what nine in ten
-    /// of the agent's last 20 priced runs stayed below, or $1.00 while there are fewer than five.
+    /// of the agent's last 20 priced runs in the space's mode stayed at or below, or $1.00 while
+    /// there are fewer than five. Tokens are set aside in the same way, 100,000 while too few runs
+    /// tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reserve: Option<Money>,
     /// IANA time zone of the window; the Fleet's when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 64))]
     pub zone: Option<String>,
+}
+
+impl BudgetPolicySpec {
+    /// Its ceilings; unlimited ones are among them.
+    pub fn ceilings(&self) -> impl Iterator<Item = Amount> {
+        let money = self.monthly.map(Amount::Money);
+        money.into_iter().chain(self.tokens.map(Amount::Tokens))
+    }
 }
 
 /// What a budget is over.
@@ -203,6 +222,19 @@ pub enum BudgetScopeKind {
     Fleet,
 }
 
+impl BudgetScopeKind {
+    /// The kind of the object that such a budget is over.
+    pub const fn kind(self) -> Kind {
+        match self {
+            Self::Agent => Kind::Agent,
+            Self::Space => Kind::Space,
+            Self::Repo => Kind::Repo,
+            Self::Workspace => Kind::Workspace,
+            Self::Fleet => Kind::Fleet,
+        }
+    }
+}
+
 /// How a ceiling acts.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Display,
@@ -227,7 +259,7 @@ impl Enforcement {
 }
 
 const fn soft_threshold_default() -> u8 {
-    80
+    SOFT_PERCENT_DEFAULT
 }
 
 const fn hard_stop_default() -> bool {

@@ -46,7 +46,7 @@ pub const fn reserved_fields(kind: Kind) -> &'static [&'static str] {
             "strictVolume",
         ],
         Kind::Adapter => &["inheritHostEnv", "mcp", "models"],
-        Kind::BudgetPolicy => &["tokens"],
+        Kind::BudgetPolicy => &[],
         Kind::Agent => &[
             "systemPrompt",
             "contextSize",

@@ -36,6 +36,8 @@ pub struct SpaceSpec {
     Default,
     PartialEq,
     Eq,
+    PartialOrd,
+    Ord,
     Serialize,
     Deserialize,
     JsonSchema,

@@ -1,7 +1,7 @@
 //! Conditions of agents and of what limits them.
 
 use super::{Facts, Says, Stand, no, yes};
-use crate::model::budget::{BudgetPause, ScopeKey};
+use crate::model::budget::{BudgetPause, Meter, ScopeKey};
 use crate::model::condition::{ConditionReason, ConditionStatus, ConditionType};
 use crate::model::id::Uid;
 use crate::model::kind::ObjectRef;
@@ -151,15 +151,17 @@ fn budget_ok<'b, 'a: 'b>(budgets: impl Iterator<Item = &'b Budget<'a>>) -> Says 
             ..yes(KIND, ConditionReason::Progressing, message)
         };
     };
-    let unpriced = match spend.unpriced_runs {
-        0 => String::new(),
-        runs => format!(", and {runs} runs of unknown cost"),
+    let meter = budget.meter();
+    let unknown = match (spend.unknown_runs(meter), meter) {
+        (0, _) => String::new(),
+        (runs, Meter::Money) => format!(", and {runs} runs of unknown cost"),
+        (runs, Meter::Tokens) => format!(", and {runs} runs of unknown tokens"),
     };
-    let (spent, window) = (spend.spent, &spend.window.label);
-    let message = if budget.ceiling.micros() == 0 {
-        format!("{spent} spent in {window}{unpriced}, with no ceiling")
+    let (spent, window) = (budget.of(spend), &spend.window.label);
+    let message = if budget.is_limited() {
+        format!("{spent} of {} spent in {window}{unknown}", budget.ceiling)
     } else {
-        format!("{spent} of {} spent in {window}{unpriced}", budget.ceiling)
+        format!("{spent} spent in {window}{unknown}, with no ceiling")
     };
     if budget.is_exhausted() {
         no(KIND, ConditionReason::Exhausted, message)

@@ -281,6 +281,7 @@ fn held(kind: Kind, hold: &Hold) -> Option<Stand> {
     let reason = reason_of(kind, hold.reason);
     match hold.reason {
         HoldReason::Terminal
+        | HoldReason::ModelUnpriced
         | HoldReason::FirstRevision
         | HoldReason::Estop
         | HoldReason::Suspended => Some(Stand::Stuck(reason, message)),
@@ -324,7 +325,7 @@ const fn reason_of(kind: Kind, reason: HoldReason) -> ConditionReason {
             ConditionReason::Backoff
         }
         HoldReason::Terminal if matches!(kind, Kind::Space) => ConditionReason::ProvisionFailed,
-        HoldReason::Terminal => ConditionReason::Terminal,
+        HoldReason::Terminal | HoldReason::ModelUnpriced => ConditionReason::Terminal,
         HoldReason::Draining
         | HoldReason::ConversationBusy
         | HoldReason::WorktreeBusy

@@ -77,7 +77,7 @@ CREATE TABLE conditions (
 CREATE TABLE holds (
   subject_kind TEXT    NOT NULL CHECK (subject_kind IN ('wake', 'object')),
   subject      TEXT    NOT NULL,  -- a wake's id, or an object's reference
-  reason       TEXT    NOT NULL CHECK (reason IN ('Estop', 'Suspended', 'Draining', 'FirstRevision', 'PausedByGit', 'PausedByOperator', 'AgentArchived', 'PausedByBudget', 'BudgetExceeded', 'ConversationBusy', 'WorktreeBusy', 'FleetCap', 'WorkspaceCap', 'RepoCap', 'AgentCap', 'NotProvisioned', 'ProvisionFailed', 'Backoff', 'Terminal', 'RunLive', 'Queued', 'PausedByProvider', 'UpstreamRetry')),
+  reason       TEXT    NOT NULL CHECK (reason IN ('Estop', 'Suspended', 'Draining', 'FirstRevision', 'PausedByGit', 'PausedByOperator', 'AgentArchived', 'PausedByBudget', 'BudgetExceeded', 'ModelUnpriced', 'ConversationBusy', 'WorktreeBusy', 'FleetCap', 'WorkspaceCap', 'RepoCap', 'AgentCap', 'NotProvisioned', 'ProvisionFailed', 'Backoff', 'Terminal', 'RunLive', 'Queued', 'PausedByProvider', 'UpstreamRetry')),
   message      TEXT    NOT NULL,
   since        TEXT    NOT NULL,  -- when the reason was last entered
   count        INTEGER NOT NULL,  -- how often it was entered
@@ -303,6 +303,7 @@ CREATE TABLE runs (
   cached_read_tokens     INTEGER NOT NULL DEFAULT 0,
   cached_write_tokens    INTEGER NOT NULL DEFAULT 0,
   reservation_micros     INTEGER CHECK (reservation_micros >= 0),  -- set aside while it is live; NULL: nothing
+  reservation_tokens     INTEGER CHECK (reservation_tokens >= 0),  -- set aside while it is live; NULL: nothing
   cost_micros            INTEGER,
   pricing                TEXT    CHECK (pricing IN ('priced', 'unpriced')),  -- NULL while it is live
   price_table            TEXT,                           -- which prices held
@@ -409,16 +410,16 @@ CREATE TABLE schedules (
 
 -- What each run cost. Append-only.
 CREATE TABLE ledger (
-  seq           INTEGER PRIMARY KEY AUTOINCREMENT,
-  run           TEXT    NOT NULL UNIQUE REFERENCES runs (id),
-  agent         TEXT    NOT NULL,
-  space         TEXT    NOT NULL,
-  workspace     TEXT    NOT NULL,
-  micros        INTEGER CHECK (micros >= 0),  -- NULL: unpriced
-  is_estimated  INTEGER NOT NULL DEFAULT 0 CHECK (is_estimated IN (0, 1)),  -- settled at the reservation
-  input_tokens  INTEGER NOT NULL,
-  output_tokens INTEGER NOT NULL,
-  at            TEXT    NOT NULL              -- of the run's last usage event; of its end if it has none
+  seq                  INTEGER PRIMARY KEY AUTOINCREMENT,
+  run                  TEXT    NOT NULL UNIQUE REFERENCES runs (id),
+  agent                TEXT    NOT NULL,
+  space                TEXT    NOT NULL,
+  workspace            TEXT    NOT NULL,
+  micros               INTEGER CHECK (micros >= 0),  -- NULL: unpriced
+  is_estimated         INTEGER NOT NULL DEFAULT 0 CHECK (is_estimated IN (0, 1)),  -- micros: settled at the reservation
+  tokens               INTEGER CHECK (tokens >= 0),  -- in, out, read from and written to a prompt cache; NULL: not known
+  are_tokens_estimated INTEGER NOT NULL DEFAULT 0 CHECK (are_tokens_estimated IN (0, 1)),  -- settled at the reservation
+  at                   TEXT    NOT NULL              -- of the run's last usage event; of its end if it has none
 ) STRICT;
 CREATE INDEX ledger_by_time ON ledger (at);
 
@@ -442,8 +443,9 @@ CREATE TABLE incidents (
   kind           TEXT    NOT NULL CHECK (kind IN ('soft', 'hard')),
   workspace      TEXT,
   budget         TEXT    NOT NULL,  -- reference of the policy, or of the agent
-  spent_micros   INTEGER NOT NULL,
-  ceiling_micros INTEGER NOT NULL,
+  meter          TEXT    NOT NULL CHECK (meter IN ('money', 'tokens')),
+  spent          INTEGER NOT NULL,  -- in micro-dollars or tokens
+  ceiling        INTEGER NOT NULL,
   at             TEXT    NOT NULL,
   UNIQUE (scope_kind, scope_uid, window, kind)
 ) STRICT;
@@ -452,8 +454,9 @@ CREATE TABLE budget_pauses (
   scope_kind     TEXT    NOT NULL CHECK (scope_kind IN ('agent', 'space', 'repo', 'workspace', 'fleet')),
   scope_uid      TEXT    NOT NULL,  -- empty for the fleet
   window         TEXT    NOT NULL,
-  spent_micros   INTEGER NOT NULL,
-  ceiling_micros INTEGER NOT NULL,
+  meter          TEXT    NOT NULL CHECK (meter IN ('money', 'tokens')),
+  spent          INTEGER NOT NULL,  -- in micro-dollars or tokens
+  ceiling        INTEGER NOT NULL,
   since          TEXT    NOT NULL,
   PRIMARY KEY (scope_kind, scope_uid)
 ) STRICT, WITHOUT ROWID;

@@ -6,7 +6,7 @@ use strum::IntoEnumIterator;
 
 use super::INIT;
 use crate::model::action::HoldReason;
-use crate::model::budget::IncidentKind;
+use crate::model::budget::{IncidentKind, Meter};
 use crate::model::condition::{ConditionReason, ConditionStatus, ConditionType};
 use crate::model::event::{AgentEvent, DomainEventType, UsageReport};
 use crate::model::kind::Kind;
@@ -68,6 +68,7 @@ fn event_names() -> Vec<String> {
 fn expected() -> BTreeMap<&'static str, Vec<String>> {
     let flag = || vec!["0".to_owned(), "1".to_owned()];
     BTreeMap::from([
+        ("budget_pauses.meter", names::<Meter>()),
         ("budget_pauses.scope_kind", names::<BudgetScopeKind>()),
         ("conditions.reason", names::<ConditionReason>()),
         ("conditions.status", names::<ConditionStatus>()),
@@ -78,7 +79,9 @@ fn expected() -> BTreeMap<&'static str, Vec<String>> {
         ("holds.reason", names::<HoldReason>()),
         ("holds.subject_kind", names::<SubjectKind>()),
         ("incidents.kind", names::<IncidentKind>()),
+        ("incidents.meter", names::<Meter>()),
         ("incidents.scope_kind", names::<BudgetScopeKind>()),
+        ("ledger.are_tokens_estimated", flag()),
         ("ledger.is_estimated", flag()),
         ("messages.author_kind", names::<AuthorKind>()),
         ("objects.kind", names::<Kind>()),

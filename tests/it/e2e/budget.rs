@@ -1,5 +1,7 @@
 //! Money and pauses: who may work.
 
+use std::fs;
+
 use serde_json::{Value, json};
 
 use super::rig::Fleet;
@@ -209,4 +211,125 @@ fn the_run_that_crosses_a_ceiling_is_ended_at_its_next_usage_event() {
     // Over the ceiling by at most one usage event.
     assert_eq!(over["usage"]["costMicros"], 1_200_000);
     fleet.held(&fleet.dispatch("say more"), "PausedByBudget");
+}
+
+#[test]
+fn tokens_bite_where_nothing_has_a_price() {
+    let mut fleet = Fleet::plain();
+    fleet.put("Agent", "ada", &ada(&json!({"model": "house-model-7"})));
+    let cap = json!({
+        "scope": {"kind": "agent", "name": "ada"},
+        "tokens": 250_000,
+        "enforcement": "gateAndStop",
+    });
+    fleet.put("BudgetPolicy", "cap", &cap);
+    fleet.commit("Stop Ada in flight by tokens");
+    fleet.start();
+    let prompt = format!("{}; say never", fleet.gate("rest"));
+    let run = fleet.dispatch(&format!("tokens 100000; tokens 149999; tokens 2; {prompt}"));
+    let over = fleet.over(&run);
+    assert_eq!(over["errorFamily"], "budgetExceeded");
+    assert_eq!(over["endReason"], "budget");
+    assert_eq!(over["usage"]["inputTokens"], 250_001);
+    let why = fleet.held(&fleet.dispatch("say more"), "PausedByBudget");
+    assert!(why.contains("250,001 tokens of 250,000 tokens"), "{why}");
+    let budget = fleet.json(&["budget"])["budgets"][0].clone();
+    assert_eq!(budget["state"], "paused");
+    assert_eq!(budget["uses"].as_array().unwrap().len(), 1);
+    assert_eq!(budget["uses"][0]["meter"], "tokens");
+    assert_eq!(budget["uses"][0]["spent"], 250_001);
+    assert_eq!(budget["uses"][0]["remaining"], 0);
+    assert_eq!(budget["unpricedRuns"], 1);
+    let events = fleet.run(&["events"]).expect(0).stdout;
+    let said = "BudgetThresholdCrossed Agent shop/ada, hard: 250,001 tokens of 250,000 tokens in ";
+    assert!(events.contains(said), "{events}");
+}
+
+#[test]
+fn a_gate_in_tokens_sets_aside_what_runs_used() {
+    let mut fleet = Fleet::plain();
+    let cap = json!({
+        "scope": {"kind": "workspace", "name": "shop"},
+        "tokens": 106_500,
+        "enforcement": "gate",
+    });
+    fleet.put("BudgetPolicy", "cap", &cap);
+    fleet.commit("Gate the shop by tokens");
+    fleet.start();
+    // Five runs leave no room for the round figure, and tell what a run uses.
+    for _ in 0..5 {
+        let run = fleet.dispatch("tokens 1400; say spent");
+        assert_eq!(fleet.over(&run)["liveness"], "completed");
+    }
+    // One that says nothing of tokens settles at what was set aside for it.
+    assert_eq!(
+        fleet.over(&fleet.dispatch("say nothing"))["liveness"],
+        "completed"
+    );
+    let spent = fleet.json(&["budget"])["budgets"][0]["uses"][0].clone();
+    assert_eq!(
+        (&spent["spent"], &spent["unknownRuns"]),
+        (&json!(8_400), &json!(1))
+    );
+}
+
+#[test]
+fn money_does_not_gate_a_model_without_a_price() {
+    let mut fleet = Fleet::plain();
+    fleet.put("Agent", "ada", &ada(&json!({"model": "house-model-7"})));
+    fleet.put("BudgetPolicy", "cap", &cap("gate"));
+    fleet.commit("Gate Ada");
+    fleet.start();
+    let run = fleet.dispatch("say hello");
+    let why = fleet.held(&run, "ModelUnpriced");
+    assert!(why.contains("house-model-7"), "{why}");
+    assert_eq!(fleet.runs().len(), 0);
+    let mut told = fleet.get("adapter", "told")["manifest"]["spec"].clone();
+    told["prices"] = json!([{"model": "house-model-7", "input": "$1.00", "output": "$2.00"}]);
+    fleet.put("Adapter", "told", &told);
+    fleet.commit("Price it");
+    assert_eq!(fleet.over(&run)["liveness"], "completed");
+}
+
+#[test]
+fn every_scope_gates() {
+    let mut fleet = Fleet::plain();
+    fleet.start();
+    let spent = fleet.dispatch("spend 500000; say spent");
+    assert_eq!(fleet.over(&spent)["liveness"], "completed");
+    for (kind, name) in [
+        ("agent", "ada"),
+        ("space", "room"),
+        ("repo", "app"),
+        ("workspace", "shop"),
+        ("fleet", ""),
+    ] {
+        let cap = |monthly: &str| {
+            let mut policy = json!({
+                "apiVersion": "homeostat/v1alpha1", "kind": "BudgetPolicy",
+                "metadata": {"name": kind},
+                "spec": {"scope": {"kind": kind}, "monthly": monthly, "enforcement": "gate"},
+            });
+            if kind != "fleet" {
+                policy["metadata"]["workspace"] = json!("shop");
+                policy["spec"]["scope"]["name"] = json!(name);
+            }
+            fs::write(fleet.file_of("BudgetPolicy", kind), policy.to_string()).unwrap();
+            fleet.commit(&format!("Gate the {kind} at {monthly}"));
+        };
+        cap("$1.00");
+        fleet.until("the gate is there", |fleet| {
+            let names = fleet.run(&["budget", "--output", "name"]).stdout;
+            let is_there = |line: &str| line.starts_with("BudgetPolicy/") && line.ends_with(kind);
+            names.lines().any(is_there).then_some(())
+        });
+        let run = fleet.dispatch("spend 0; say more");
+        let why = fleet.held(&run, "BudgetExceeded");
+        assert!(
+            why.contains("$0.50 spent and $0.00 set aside of $1.00"),
+            "{why}"
+        );
+        cap("$9.00");
+        assert_eq!(fleet.over(&run)["liveness"], "completed");
+    }
 }

@@ -48,7 +48,7 @@ fn shows_the_main_job(disk: &Disk, command: &[&str]) {
     for said in [
         "revision accepted",
         "worktree ready in checkout",
-        "budget crossed",
+        "budget crossed: Agent shop/max, soft: $",
         "sandbox",
     ] {
         assert!(answer.stderr.contains(said), "{said}: {answer:#?}");
@@ -63,6 +63,8 @@ fn shows_the_main_job(disk: &Disk, command: &[&str]) {
     ] {
         assert!(answer.stdout.contains(shown), "{shown}: {answer:#?}");
     }
+    let notes = answer.stderr.matches("note: no daemon answers").count();
+    assert_eq!(notes, 1, "{answer:#?}");
     assert_eq!(processes_of(&place), Vec::<String>::new());
 }
 

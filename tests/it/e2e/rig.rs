@@ -29,6 +29,7 @@ const AGENT: &str = r#"
 task=$(sed '1,/^<\/context>$/d')
 say() { printf '{"type":"text","text":"%s"}\n' "$1"; }
 spend() { printf '{"type":"usage","inputTokens":10,"outputTokens":1,"costMicros":%s}\n' "$1"; }
+tokens() { printf '{"type":"usage","inputTokens":%s}\n' "$1"; }
 fail() { printf '{"type":"error","message":"%s"}\n' "$1"; }
 note() { echo "$1" >>NOTES.md && git add NOTES.md && git commit --quiet -m "$1"; }
 await() { until [ -e "$1" ]; do sleep 0.05; done; }

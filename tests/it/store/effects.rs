@@ -193,8 +193,8 @@ async fn a_crossing_is_recorded_once_and_pauses_until_lifted() {
         budget: reference("Agent/acme/ada"),
         window: window.to_owned(),
         kind,
-        spent: Money::from_cents(110),
-        ceiling: Money::from_cents(100),
+        spent: Money::from_cents(110).into(),
+        ceiling: Money::from_cents(100).into(),
     };
     let hard = || incident("2026-11", IncidentKind::Hard);
     once!(
@@ -206,7 +206,7 @@ async fn a_crossing_is_recorded_once_and_pauses_until_lifted() {
     assert_eq!(observed.incidents.len(), 2);
     assert_eq!(
         observed.budget_pauses[&scope].ceiling,
-        Money::from_cents(100)
+        Money::from_cents(100).into()
     );
     once!(
         world,

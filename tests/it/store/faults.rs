@@ -181,8 +181,8 @@ async fn status(teller: Teller<'_>) {
         budget: reference("BudgetPolicy/all"),
         window: "2026-11".to_owned(),
         kind: IncidentKind::Hard,
-        spent: Money::from_cents(2),
-        ceiling: Money::from_cents(1),
+        spent: Money::from_cents(2).into(),
+        ceiling: Money::from_cents(1).into(),
     };
     let pause = || OperatorPause {
         id: OverrideId::derived(&["p"]),

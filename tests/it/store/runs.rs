@@ -1,16 +1,16 @@
 //! A run's row from admission to close: process, prompt, events, money, reply, lineage.
 
-use homeostat::model::budget::{ScopeKey, Window};
+use homeostat::model::budget::{ScopeKey, Totals, Window};
 use homeostat::model::event::{AgentEvent, DomainEventType, UsageReport};
 use homeostat::model::id::{ConversationId, MessageId, RunId};
 use homeostat::model::process::ProcessIdentity;
 use homeostat::model::run::{EndReason, ErrorFamily, Liveness, RunStatus, Usage};
 use homeostat::model::spec::BudgetScopeKind;
-use homeostat::model::units::Money;
+use homeostat::model::units::{Money, Tokens};
 use homeostat::model::wake::WakeState;
 use homeostat::store::{
-    Admission, Author, Closed, Effect, NewMessage, Pricing, RunEvent, RunFilter, StoreError,
-    TreeResult,
+    Admission, Author, Closed, Effect, NewMessage, Pricing, RunEvent, RunFilter, ScopeSpend,
+    StoreError, TreeResult,
 };
 
 use super::world::{World, assert_same, at, close, dump, facts, order, uid, wake, worktree};
@@ -258,14 +258,18 @@ async fn cost_counts_for_every_scope_by_the_time_it_arose() {
         },
     ] {
         let spend = store.spend(scope, &month()).await.unwrap();
-        assert_eq!(spend, (Money::from_micros(1_500), 0), "{scope}");
+        let spent = Totals {
+            money: Money::from_micros(1_500),
+            tokens: Tokens::new(15),
+        };
+        assert_eq!((spend.spent, spend.unpriced_runs), (spent, 0), "{scope}");
     }
     for scope in [
         scope(BudgetScopeKind::Agent, "bob"),
         scope(BudgetScopeKind::Repo, "other"),
     ] {
         let spend = store.spend(scope, &month()).await.unwrap();
-        assert_eq!(spend, (Money::ZERO, 0), "{scope}");
+        assert_eq!(spend, ScopeSpend::default(), "{scope}");
     }
     let by_agent = store.spend_by_agent(&month()).await.unwrap();
     assert_eq!(by_agent.len(), 1);
@@ -300,7 +304,10 @@ async fn unknown_cost_is_not_zero_and_nothing_is_known_to_be_free() {
         assert_eq!(view.pricing, Some(pricing));
         let ada = scope(BudgetScopeKind::Agent, "ada");
         let spend = store.spend(ada, &month()).await.unwrap();
-        assert_eq!(spend, (Money::ZERO, unpriced));
+        assert_eq!(spend.spent, Totals::default());
+        assert_eq!(spend.unpriced_runs, unpriced);
+        // It reported no tokens either: only what never ran used none for sure.
+        assert_eq!(spend.uncounted_runs, u32::from(has_process));
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use homeostat::clock::SeededIds;
+use homeostat::model::budget::Reservation;
 use homeostat::model::desired::Document;
 use homeostat::model::id::{ConversationId, RunId, Uid, WakeId, WorktreeId};
 use homeostat::model::kind::{Kind, ObjectRef, Origin, Revision};
@@ -251,7 +252,7 @@ pub(super) fn order_without_trees(wake: &Wake) -> RunOrder {
             email: "ada@agents.homeostat.local".to_owned(),
         },
         silence: Duration::from_secs(900),
-        reservation: None,
+        reservation: Reservation::default(),
         guards: Vec::new(),
         revision: Revision::new("r1"),
         generation: 1,

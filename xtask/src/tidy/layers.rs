@@ -73,7 +73,7 @@ const LAYERS: &[Layer] = &[
         "model", "clock", "process", "worktree", "store", "gateway", "dispatch",
     ]),
     layer(3, "reconcile", &[
-        "model", "clock", "diagnostic", "manifest", "plan", "source", "process", "store",
+        "model", "clock", "diagnostic", "manifest", "plan", "price", "source", "process", "store",
         "worktree", "execute",
     ]),
     layer(4, "api", &[
