@@ -255,6 +255,7 @@ impl Parts {
             sandbox: host.sandbox.clone(),
             backend: config.worktree_backend,
             models: gateway::Client::new(&self.tracker)?,
+            timeouts: gateway::Timeouts::default(),
             prices,
             incarnation: self.ids.mint().to_string(),
             grace: GRACE,

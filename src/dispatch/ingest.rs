@@ -9,7 +9,7 @@ use jiff::Timestamp;
 
 use crate::gateway::{MeteredUsage, Notice, TroubleKind, UpstreamTrouble};
 use crate::model::event::{AgentEvent, UsageReport};
-use crate::model::run::Usage;
+use crate::model::run::{EndReason, Usage};
 use crate::price::{Cost, PriceTable};
 use crate::redact::{EventStream, Known, Redactor};
 
@@ -30,6 +30,8 @@ pub(super) struct Ingest {
     metering: Metering,
     reported: Usage,
     metered: Usage,
+    /// Whether an answer may have cost what was not seen.
+    is_unsure: bool,
 }
 
 impl Ingest {
@@ -50,6 +52,7 @@ impl Ingest {
             metering,
             reported: Usage::default(),
             metered: Usage::default(),
+            is_unsure: false,
         }
     }
 
@@ -84,16 +87,32 @@ impl Ingest {
                 self.metered.add(&usage.into());
                 AgentEvent::Usage { model, usage }
             }
-            Notice::Trouble(trouble) => AgentEvent::Debug {
-                message: in_words(&trouble),
-            },
+            Notice::Trouble(trouble) => {
+                let kind = &trouble.kind;
+                self.is_unsure |= matches!(kind, TroubleKind::Unmetered | TroubleKind::FirstByte);
+                AgentEvent::Debug {
+                    message: in_words(&trouble),
+                }
+            }
         };
         self.words.feed(&self.redactor, &event)
     }
 
-    /// What was held back, and how the agent's own count differs from the wire's, if it does.
-    pub(super) fn finish(&mut self) -> Vec<AgentEvent> {
+    /// What was held back, and how the agent's own count differs from the wire's, if it does. An agent
+    /// that came to its end and was answered nothing has used nothing: that is known, and said.
+    pub(super) fn finish(&mut self, end: EndReason) -> Vec<AgentEvent> {
         let mut events: Vec<_> = self.words.flush(&self.redactor).into_iter().collect();
+        let is_free = self.metering == Metering::Metered
+            && self.metered == Usage::default()
+            && end == EndReason::AgentFinished
+            && !self.is_unsure;
+        if is_free {
+            let usage = UsageReport {
+                cost_micros: Some(0),
+                ..UsageReport::default()
+            };
+            events.push(AgentEvent::Usage { model: None, usage });
+        }
         let tokens = |usage: &Usage| {
             (
                 usage.input_tokens,
@@ -202,7 +221,7 @@ mod tests {
             events.as_slice(),
             [AgentEvent::Usage { usage, .. }] if usage.cost_micros == Some(11_130)
         ));
-        assert_eq!(ingest.finish(), []);
+        assert_eq!(ingest.finish(EndReason::AgentFinished), []);
     }
 
     #[test]
@@ -214,9 +233,58 @@ mod tests {
         };
         assert_eq!(ingest.said(reported, now()), []);
         assert!(matches!(
-            ingest.finish().as_slice(),
+            ingest.finish(EndReason::Silence).as_slice(),
             [AgentEvent::Debug { .. }]
         ));
+    }
+
+    #[test]
+    fn nothing_answered_costs_nothing_unless_something_may_have_been() {
+        use EndReason as End;
+        let trouble = |kind| {
+            Some(UpstreamTrouble {
+                kind,
+                retry_after: None,
+                request_id: None,
+            })
+        };
+        for (metering, trouble, end, is_free) in [
+            (Metering::Metered, None, End::AgentFinished, true),
+            (
+                Metering::Metered,
+                trouble(TroubleKind::Status(401)),
+                End::AgentFinished,
+                true,
+            ),
+            (
+                Metering::Metered,
+                trouble(TroubleKind::FirstByte),
+                End::AgentFinished,
+                false,
+            ),
+            (
+                Metering::Metered,
+                trouble(TroubleKind::Unmetered),
+                End::AgentFinished,
+                false,
+            ),
+            // It may have been ended while it was answered.
+            (Metering::Metered, None, End::Silence, false),
+            (Metering::Metered, None, End::StoppedByHuman, false),
+            (Metering::Reported, None, End::AgentFinished, false),
+        ] {
+            let mut ingest = ingest(metering);
+            if let Some(trouble) = trouble.clone() {
+                drop(ingest.noticed(Notice::Trouble(trouble), now()));
+            }
+            let costs = |event: &AgentEvent| match event {
+                AgentEvent::Usage { usage, .. } => usage.cost_micros,
+                _ => None,
+            };
+            let cost: Vec<_> = ingest.finish(end).iter().filter_map(costs).collect();
+            let expected: &[u32] = if is_free { &[0] } else { &[] };
+            assert_eq!(cost, expected, "{metering:?} {trouble:?} {end}");
+        }
     }
 
     #[test]
@@ -224,7 +292,7 @@ mod tests {
         let mut ingest = ingest(Metering::Reported);
         let text = "I was told s3cret-value.".to_owned();
         let mut said = ingest.said(AgentEvent::Text { text }, now());
-        said.extend(ingest.finish());
+        said.extend(ingest.finish(EndReason::AgentFinished));
         let said = format!("{said:?}");
         assert!(
             !said.contains("s3cret") && said.contains("redacted:KEY"),

@@ -9,7 +9,7 @@ use super::registry::Shared;
 use crate::clock::{IdSource, RandomIds};
 use crate::credential::{CredentialError, CredentialStore, Provider, Resolved, Sources, resolve};
 use crate::gateway::{
-    ANTHROPIC_PATHS, GatewayError, GatewaySpec, KeyError, ModelGateway, Notice, RunToken, Timeouts,
+    ANTHROPIC_PATHS, GatewayError, GatewaySpec, KeyError, ModelGateway, Notice, RunToken,
     TokenError, UpstreamKey,
 };
 use crate::model::run::RunOrder;
@@ -103,7 +103,7 @@ fn start(shared: &Shared, sources: &Sources<'_>) -> Result<ModelAccess, AccessEr
         token: RunToken::new(run_key.clone())?,
         upstream: sources.base_url(Provider::Anthropic),
         key: UpstreamKey::new(&resolved.secret, resolved.scheme)?,
-        timeouts: Timeouts::default(),
+        timeouts: shared.settings.timeouts,
         paths: ANTHROPIC_PATHS,
     };
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(AccessError::Bind)?;

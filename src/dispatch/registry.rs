@@ -48,6 +48,8 @@ pub struct RunSettings {
     pub backend: WorktreeBackend,
     /// Connections to model providers.
     pub models: gateway::Client,
+    /// How long a provider may take.
+    pub timeouts: gateway::Timeouts,
     /// The built-in prices.
     pub prices: Arc<PriceTable>,
     /// This life of the daemon.
@@ -257,6 +259,7 @@ impl RunSettings {
             layers,
             backend: WorktreeBackend::Git,
             models: gateway::Client::new(tracker).unwrap(),
+            timeouts: gateway::Timeouts::default(),
             prices: built_in_prices(),
             incarnation: "test".to_owned(),
             grace: Duration::ZERO,

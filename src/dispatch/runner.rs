@@ -536,7 +536,7 @@ impl RunTask {
             .into_iter()
             .flat_map(|event| ingest.said(event, now))
             .collect();
-        recorder.record_all(ingest.finish()).await?;
+        recorder.record_all(ingest.finish(end_reason)).await?;
         recorder.record_all(last).await?;
         // It has nothing more to say, so it exits now; if it lingers the next start reaps it.
         drop(blocking("reap shim", move || shim.reap(REAP)).await?);

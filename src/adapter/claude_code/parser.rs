@@ -313,7 +313,7 @@ const fn of_status(status: u64) -> &'static str {
         401 => "authentication_error",
         403 => "permission_error",
         404 => "not_found_error",
-        408 => "timeout_error",
+        408 | 504 => "timeout_error",
         413 => "request_too_large",
         429 => "rate_limit_error",
         529 => "overloaded_error",

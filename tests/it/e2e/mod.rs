@@ -15,3 +15,4 @@ mod shutdown;
 mod silence;
 mod space;
 mod talk;
+mod turned;

@@ -1,34 +1,10 @@
-//! The silence watchdog. The loop is turned by hand here, because a manifest may not ask for a
-//! silence that is short enough for a test.
+//! The silence watchdog.
 
-use std::collections::BTreeMap;
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
-use homeostat::clock::{Clock, SeededIds, SystemClock};
-use homeostat::dispatch::{RunSettings, Runs};
-use homeostat::execute::{self, Executor};
-use homeostat::gateway;
-use homeostat::manifest::{self, ManifestFile};
-use homeostat::model::action::Action;
-use homeostat::model::desired::Catalog;
-use homeostat::model::kind::Revision;
-use homeostat::model::observed::WorktreeBackend;
 use homeostat::model::run::{EndReason, ErrorFamily, Liveness, RunStatus};
-use homeostat::model::worktree::UserIds;
-use homeostat::plan::{PlanInput, plan};
-use homeostat::price::PriceTable;
-use homeostat::process::deadline::Deadline;
-use homeostat::sandbox::{self, RunIdentity};
-use homeostat::store::{Accept, FirstObjects, RunFilter, RunView, Store};
-use homeostat::task::Tracker;
-use homeostat::worktree::layout::Layout;
-use tempfile::TempDir;
 
-use super::rig::LONG;
+use super::turned::{Short, turn};
 
 /// Long enough that a busy machine isn't silent, and the agent says more for longer than this.
 const SILENCE: Duration = Duration::from_secs(3);
@@ -64,13 +40,11 @@ spec: {agent: ada, space: room, prompt: Count.}
 
 #[test]
 fn an_agent_that_falls_silent_is_ended() {
-    let directory = TempDir::new().unwrap();
-    fs::set_permissions(directory.path(), Permissions::from_mode(0o755)).unwrap();
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .unwrap();
-    let (run, said) = runtime.block_on(turn(directory.path()));
+    let short = Short {
+        silence: Some(SILENCE),
+        ..Short::default()
+    };
+    let (run, said) = turn(FLEET, short);
     assert_eq!(run.status, RunStatus::Error);
     assert_eq!(run.liveness, Some(Liveness::Stalled));
     assert_eq!(run.error_family, Some(ErrorFamily::SilentRun));
@@ -80,119 +54,4 @@ fn an_agent_that_falls_silent_is_ended() {
         Some("said nothing for 3s and was ended")
     );
     assert_eq!(said.matches("\"type\":\"text\"").count(), 8, "{said}");
-}
-
-/// Turns the loop until the one run is over; it, and what it said.
-async fn turn(data: &Path) -> (RunView, String) {
-    let store = Store::open(&data.join("homeostat.db")).unwrap();
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let catalog = accept(&store, clock.as_ref()).await;
-    let executor = executor(data, &store, &clock);
-    let deadline = Deadline::after(LONG);
-    loop {
-        assert!(!deadline.passed(), "the run does not end");
-        let runs = store
-            .runs(RunFilter {
-                limit: 1,
-                ..RunFilter::default()
-            })
-            .await
-            .unwrap();
-        if let Some(run) = runs.into_iter().find(|run| run.ended_at.is_some()) {
-            let events = store.events_after(run.id, None, 100).await.unwrap();
-            let events = events
-                .into_iter()
-                .map(|it| serde_json::to_string(&it.event).unwrap());
-            return (run, events.collect());
-        }
-        let now = clock.now();
-        let attached = executor.runs().attached();
-        let mut observed = store.observe(now).await.unwrap();
-        observed.backend = Some(WorktreeBackend::Git);
-        for (id, run) in &mut observed.live_runs {
-            run.is_attached = attached.contains(id);
-        }
-        let input = PlanInput {
-            catalog: &catalog,
-            observed: &observed,
-            now,
-        };
-        for mut action in plan(&input).actions {
-            if let Action::StartRun(order) = &mut action {
-                order.silence = SILENCE;
-            }
-            executor.submit(action, 0).await.unwrap();
-        }
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-}
-
-async fn accept(store: &Store, clock: &dyn Clock) -> Catalog {
-    let loaded = manifest::load(&[ManifestFile {
-        path: "fleet.yaml".to_owned(),
-        bytes: FLEET.into(),
-    }]);
-    assert!(loaded.is_valid(), "{:?}", loaded.diagnostics);
-    let accept = Accept {
-        revision: Revision::new("one"),
-        documents: loaded.documents,
-        author: None,
-        committed_at: None,
-        first_revision: FirstObjects::Run,
-        now: clock.now(),
-    };
-    store
-        .accept(accept, Arc::new(SeededIds::new(7)))
-        .await
-        .unwrap();
-    loaded.catalog
-}
-
-fn executor(data: &Path, store: &Store, clock: &Arc<dyn Clock>) -> Executor {
-    let layout = Layout::new(data);
-    layout.ensure().unwrap();
-    let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
-    let identity = RunIdentity::resolve(uid.as_raw(), gid.as_raw(), None).unwrap();
-    let layers = sandbox::probe(identity);
-    let tracker = Tracker::new();
-    let settings = RunSettings {
-        program: PathBuf::from(env!("CARGO_BIN_EXE_homeostat")),
-        data_dir: data.to_owned(),
-        layout: layout.clone(),
-        path: "/usr/bin:/bin".to_owned(),
-        variables: BTreeMap::new(),
-        models: gateway::Client::new(&tracker).unwrap(),
-        prices: Arc::new(PriceTable::embedded(&[])),
-        identity,
-        sandbox: layers.state(),
-        layers,
-        backend: WorktreeBackend::Git,
-        incarnation: "test".to_owned(),
-        grace: Duration::from_millis(200),
-    };
-    let on_change: homeostat::dispatch::OnChange = Arc::new(|_reason| {});
-    let runs = Runs::new(
-        store.clone(),
-        Arc::clone(clock),
-        tracker.clone(),
-        settings,
-        Arc::clone(&on_change),
-    );
-    let settings = execute::Settings {
-        layout,
-        backend: WorktreeBackend::Git,
-        user: UserIds {
-            uid: identity.uid(),
-            gid: identity.gid(),
-        },
-        source_base: data.to_owned(),
-    };
-    Executor::new(
-        settings,
-        store.clone(),
-        runs,
-        Arc::clone(clock),
-        tracker,
-        on_change,
-    )
 }

@@ -80,10 +80,22 @@ impl ModelServer {
         self.shared.seen.lock().unwrap().clone()
     }
 
+    /// How often a model of that scenario was asked for an answer.
+    pub(crate) fn asked(&self, scenario: &str) -> usize {
+        asked(&self.shared, scenario)
+    }
+
     /// Lets one piece go, of an answer that goes piece by piece.
     pub(crate) fn step(&self) {
         self.shared.step.notify_one();
     }
+}
+
+fn asked(shared: &Shared, scenario: &str) -> usize {
+    let path = format!("/s/{scenario}/v1/messages");
+    let seen = shared.seen.lock().unwrap();
+    let of = |seen: &&Seen| seen.path.split('?').next() == Some(path.as_str());
+    seen.iter().filter(of).count()
 }
 
 async fn serve(
@@ -124,6 +136,13 @@ fn with_type(status: StatusCode, kind: &str, body: Body) -> Response<Body> {
         .unwrap()
 }
 
+/// The refusal, with the wish to be left alone.
+fn asking(mut refusal: Response<Body>, wait: &'static str) -> Response<Body> {
+    let wait = axum::http::HeaderValue::from_static(wait);
+    refusal.headers_mut().insert("retry-after", wait);
+    refusal
+}
+
 async fn answer(scenario: &str, request: &Value, shared: Arc<Shared>) -> Response<Body> {
     let status = |code: u16, kind: &str| {
         let value = json!({ "type": "error", "error": { "type": kind, "message": format!("fake {code}") } });
@@ -131,13 +150,12 @@ async fn answer(scenario: &str, request: &Value, shared: Arc<Shared>) -> Respons
     };
     match scenario {
         "e400" => return status(400, "invalid_request_error"),
+        "e403" => return status(403, "permission_error"),
         "e401" => return status(401, "authentication_error"),
         "e429" => return status(429, "rate_limit_error"),
-        "ra429" => {
-            let mut answer = status(429, "rate_limit_error");
-            let seconds = "3600".parse().unwrap();
-            answer.headers_mut().insert("retry-after", seconds);
-            return answer;
+        "ra429" => return asking(status(429, "rate_limit_error"), "3600"),
+        "ra429-then-ok" if asked(&shared, scenario) == 1 => {
+            return asking(status(429, "rate_limit_error"), "1");
         }
         "e500" => return status(500, "api_error"),
         "e529" => return status(529, "overloaded_error"),

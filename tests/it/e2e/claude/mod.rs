@@ -1,8 +1,13 @@
 //! Claude Code from a commit to the run's record: the real program, in a worktree, through the
 //! daemon's gateway to a provider of our own.
 
+mod provider;
+mod silence;
+mod stop;
+
 use std::path::Path;
 
+use homeostat::process::table::sweep;
 use homeostat::task::Tracker;
 use serde_json::{Value, json};
 
@@ -18,17 +23,28 @@ const MODEL: &str = "claude-sonnet-4-5";
 
 /// What one answer costs by that model's list price: dollars for a million tokens are micros of a
 /// dollar for one, and a cache is written at 1.25 and read at 0.1 times the price of input.
-const ANSWER_MICROS: u64 = INPUT * 3 + CACHED_WRITE * 15 / 4 + CACHED_READ * 3 / 10 + OUTPUT * 15;
+const ANSWER_MICROS: u64 = BEGUN_MICROS + OUTPUT * 15 - 15;
+
+/// The same of an answer that only began: what it read, and the one token that its head counts.
+const BEGUN_MICROS: u64 = INPUT * 3 + CACHED_WRITE * 15 / 4 + CACHED_READ * 3 / 10 + 15;
+
+/// An Adapter of Claude Code that talks to a model of that scenario. Its program does not ask again by
+/// itself: how often it would is not what is tested here.
+fn adapter(program: &Path, server: &ModelServer, scenario: &str) -> Value {
+    json!({
+        "type": "claudeCode",
+        "command": program.to_str().unwrap(),
+        "env": {
+            "ANTHROPIC_API_KEY": KEY, "ANTHROPIC_BASE_URL": server.base(scenario),
+            "CLAUDE_CODE_MAX_RETRIES": "0",
+        },
+    })
+}
 
 /// A fleet whose `ada` is Claude Code and talks to a model of that scenario.
 fn with_claude(program: &Path, server: &ModelServer, scenario: &str) -> Fleet {
     let fleet = Fleet::plain();
-    let adapter = json!({
-        "type": "claudeCode",
-        "command": program.to_str().unwrap(),
-        "env": {"ANTHROPIC_API_KEY": KEY, "ANTHROPIC_BASE_URL": server.base(scenario)},
-    });
-    fleet.put("Adapter", "claude", &adapter);
+    fleet.put("Adapter", "claude", &adapter(program, server, scenario));
     let ada = json!({"title": "Ada", "adapter": "claude", "model": MODEL});
     fleet.put("Agent", "ada", &ada);
     fleet.commit("Ada is Claude Code");
@@ -38,6 +54,13 @@ fn with_claude(program: &Path, server: &ModelServer, scenario: &str) -> Fleet {
 fn verdict(run: &Value) -> [&str; 3] {
     let of = |key: &str| run[key].as_str().unwrap_or_default();
     [of("status"), of("liveness"), of("errorFamily")]
+}
+
+/// Nothing that was started for the run is there any more.
+#[track_caller]
+fn nothing_is_left(run: &Value) {
+    let id = run["id"].as_str().unwrap().parse().unwrap();
+    assert_eq!(sweep(id).unwrap(), [], "{run}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -124,20 +147,7 @@ async fn claude_code_is_ended_by_the_answer_that_crosses_a_ceiling() {
             "{run}"
         );
         assert_eq!(run["usage"]["costMicros"], ANSWER_MICROS);
+        nothing_is_left(&run);
         fleet.held(&fleet.dispatch("More."), "PausedByBudget");
-    }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_refused_key_fails_the_run_of_claude_code() {
-    let tracker = Tracker::new();
-    for program in programs("a_refused_key_fails_the_run_of_claude_code") {
-        let server = ModelServer::start(&tracker).await;
-        let mut fleet = with_claude(&program, &server, "e401");
-        fleet.start();
-        let run = fleet.over(&fleet.dispatch("Go on."));
-        assert_eq!(run["status"], "error", "{run}");
-        assert_eq!(run["errorCode"], "authentication_error", "{run}");
-        assert_eq!(run["usage"]["inputTokens"], 0);
     }
 }
