@@ -106,10 +106,7 @@ async fn accept(store: &Store, clock: &dyn Clock, fleet: &str) -> Catalog {
         now: clock.now(),
     };
     // Processes are found by the id of their run, which follows from these.
-    store
-        .accept(accept, Arc::new(RandomIds))
-        .await
-        .unwrap();
+    store.accept(accept, Arc::new(RandomIds)).await.unwrap();
     loaded.catalog
 }
 

@@ -1,9 +1,12 @@
 //! Claude Code that somebody stops.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+
 use homeostat::task::Tracker;
 use serde_json::Value;
 
-use super::{ANSWER_MICROS, BEGUN_MICROS, nothing_is_left, verdict, with_claude};
+use super::{ANSWER_MICROS, BEGUN_MICROS, adapter, nothing_is_left, verdict, with_claude};
 use crate::claude::programs;
 use crate::e2e::rig::Fleet;
 use crate::support::model_server::ModelServer;
@@ -37,13 +40,47 @@ async fn a_run_that_is_stopped_in_a_tool_is_not_done() {
         fleet.run(&["stop", &run]).expect(0);
         let run = fleet.over(&run);
         stopped_by_a_person(&fleet, &run);
-        // Told to go, it ends its tool, asks its model once more and says that all is well: version
-        // for version. What that costs is counted.
         let events = fleet.run(&["logs", run["id"].as_str().unwrap()]).stdout;
         assert!(events.contains("ended: stoppedByHuman"), "{events}");
+        // A version may ask its model once more before it goes. What that costs is counted.
         let asked = u64::try_from(server.asked("ok")).unwrap();
         assert!((1..=2).contains(&asked), "{asked}");
         assert_eq!(run["usage"]["costMicros"], asked * ANSWER_MICROS, "{run}");
+    }
+}
+
+/// Some ways of starting the program make it answer TERM in a tool with a result that says success,
+/// and exit with 0.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_success_after_a_stop_is_none() {
+    const POLITE: &str = r#"#!/bin/sh
+trap 'echo "{\"type\":\"result\",\"subtype\":\"success\",\"is_error\":false,\"result\":\"All done.\"}"; exit 0' TERM
+exec 3<&0
+claude "$@" <&3 &
+wait $!
+"#;
+    let tracker = Tracker::new();
+    for program in programs("a_success_after_a_stop_is_none") {
+        let server = ModelServer::start(&tracker).await;
+        let mut fleet = with_claude(&program, &server, "ok");
+        let polite = fleet.path("polite");
+        let script = POLITE.replace("claude", program.to_str().unwrap());
+        std::fs::write(&polite, script).unwrap();
+        std::fs::set_permissions(&polite, Permissions::from_mode(0o755)).unwrap();
+        fleet.put("Adapter", "claude", &adapter(&polite, &server, "ok"));
+        fleet.commit("Ada is polite");
+        fleet.start();
+        let begun = fleet.path("open").join("begun");
+        let run = fleet.dispatch(&format!(
+            "Go on.\nCMD=touch {} && sleep 300",
+            begun.display()
+        ));
+        fleet.until("the tool runs", |fleet| fleet.left("begun"));
+        fleet.run(&["stop", &run]).expect(0);
+        let run = fleet.over(&run);
+        assert_eq!(run["exitCode"], 0, "{run}");
+        stopped_by_a_person(&fleet, &run);
+        assert_eq!(run["usage"]["costMicros"], ANSWER_MICROS, "{run}");
     }
 }
 
