@@ -1,7 +1,9 @@
 //! An agent's output, from its bytes on a pipe to the transcript and the outcome of its run.
 //!
 //! The recordings of Claude Code are what version 2.1.197 printed while it talked to a model server
-//! of our own, with ids, paths and times evened out. A golden lies beside each recording.
+//! of our own, with ids, paths and times evened out. A golden lies beside each recording. How they are
+//! made anew stands in `tests/it/claude/record.rs`; those named `gateway-…` are of a trouble that the
+//! gateway puts into words, the others of a provider that is asked directly or passed through.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -172,6 +174,9 @@ const CLAUDE: &[(&str, EndReason, i32, bool)] = &[
     ("e529-then-works", EndReason::AgentFinished, 0, false),
     ("empty", EndReason::AgentFinished, 0, false),
     ("garbage", EndReason::AgentFinished, 1, false),
+    ("gateway-garbage", EndReason::AgentFinished, 1, false),
+    ("gateway-hang", EndReason::AgentFinished, 1, false),
+    ("gateway-stall", EndReason::AgentFinished, 0, false),
     ("hang", EndReason::Silence, 143, false),
     ("hang-timeout", EndReason::AgentFinished, 1, false),
     ("interrupt", EndReason::AgentFinished, 1, true),
@@ -182,6 +187,7 @@ const CLAUDE: &[(&str, EndReason, i32, bool)] = &[
     ("plan-mode", EndReason::AgentFinished, 0, false),
     ("ra429", EndReason::AgentFinished, 1, false),
     ("refusal", EndReason::AgentFinished, 1, false),
+    ("resume", EndReason::AgentFinished, 0, false),
     ("sse-error", EndReason::AgentFinished, 0, false),
     ("stall", EndReason::Silence, 143, false),
     ("steer", EndReason::AgentFinished, 0, true),

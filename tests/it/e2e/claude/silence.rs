@@ -6,7 +6,7 @@ use std::time::Duration;
 use homeostat::gateway::Timeouts;
 use homeostat::model::run::{EndReason, ErrorFamily, Liveness, RunStatus};
 use homeostat::store::RunView;
-use homeostat::task::Tracker;
+use homeostat::task::{Tracker, blocking};
 use serde_json::json;
 
 use super::{ANSWER_MICROS, BEGUN_MICROS, MODEL, adapter};
@@ -50,7 +50,7 @@ async fn run_of(program: &Path, server: &ModelServer, scenario: &str, short: Sho
         object.to_string()
     });
     let fleet = fleet.join("\n---\n");
-    let turned = tokio::task::spawn_blocking(move || turn(&fleet, short));
+    let turned = blocking("turn the loop", move || turn(&fleet, short));
     let (run, _said) = turned.await.unwrap();
     assert_eq!(homeostat::process::table::sweep(run.id).unwrap(), []);
     run

@@ -1,12 +1,16 @@
 //! The real program of Claude Code, driven as a run drives it: under a shim, as the run's user,
 //! through a gateway, against a provider of our own. It is not ours to carry around: each version
 //! that is installed below `<target directory>/tools/claude-code/<version>` (by npm, with that as
-//! its prefix) is tested, and without one the tests are skipped.
+//! its prefix) is tested, and without one the tests are skipped. `record` makes the recordings that
+//! are tested without it.
+
+mod record;
 
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use homeostat::adapter::claude_code;
@@ -32,7 +36,7 @@ use tokio::net::unix::pipe;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use super::support::model_server::{CACHED_READ, CACHED_WRITE, INPUT, ModelServer, OUTPUT};
+use crate::support::model_server::{CACHED_READ, CACHED_WRITE, INPUT, ModelServer, OUTPUT};
 
 /// Longer than a run takes on a busy machine.
 const LONG: Duration = Duration::from_secs(120);
@@ -71,6 +75,8 @@ struct World {
     client: Client,
     identity: RunIdentity,
     adapter: Box<dyn Adapter>,
+    /// The pid of the agent that runs.
+    leader: AtomicU32,
 }
 
 /// What is done when the agent has come so far.
@@ -80,6 +86,8 @@ type OnEvent<'a> = &'a mut (dyn FnMut(&AgentEvent, &ModelGateway) -> Option<Stri
 #[derive(Debug)]
 struct Went {
     events: Vec<AgentEvent>,
+    /// What it printed, as it is.
+    printed: Vec<String>,
     exit: Exit,
     notices: Vec<Notice>,
 }
@@ -113,6 +121,7 @@ impl World {
                 output: OutputFormat::Text,
             }),
             dir,
+            leader: AtomicU32::new(0),
         }
     }
 
@@ -121,16 +130,27 @@ impl World {
     }
 
     fn gateway(&self, scenario: &str) -> (ModelGateway, mpsc::Receiver<Notice>) {
+        self.gateway_within(
+            scenario,
+            Timeouts {
+                idle: Duration::from_secs(2),
+                ..Timeouts::default()
+            },
+        )
+    }
+
+    fn gateway_within(
+        &self,
+        scenario: &str,
+        timeouts: Timeouts,
+    ) -> (ModelGateway, mpsc::Receiver<Notice>) {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let key = Secret::new("real-key".to_owned());
         let spec = GatewaySpec {
             token: RunToken::new(TOKEN).unwrap(),
             upstream: self.server.base(scenario),
             key: UpstreamKey::new(&key, Scheme::ApiKey).unwrap(),
-            timeouts: Timeouts {
-                idle: Duration::from_secs(2),
-                ..Timeouts::default()
-            },
+            timeouts,
             paths: ANTHROPIC_PATHS,
         };
         let (sink, notices) = mpsc::channel(100);
@@ -187,9 +207,23 @@ impl World {
         session: Session,
         on_event: OnEvent<'_>,
     ) -> Went {
-        let (gateway, mut notices) = self.gateway(scenario);
+        let opened = self.gateway(scenario);
+        self.run_through(opened, prompt, session, |_| {}, on_event)
+            .await
+    }
+
+    /// The same through that gateway, with what `tweak` makes of the launch.
+    async fn run_through(
+        &self,
+        (gateway, mut notices): (ModelGateway, mpsc::Receiver<Notice>),
+        prompt: &str,
+        session: Session,
+        tweak: impl FnOnce(&mut Launch),
+        on_event: OnEvent<'_>,
+    ) -> Went {
         let run = RunId::derived(&[&format!("{:?} {prompt} {session:?}", self.dir.path())]);
-        let launch = self.launch(prompt, session, &gateway, run);
+        let mut launch = self.launch(prompt, session, &gateway, run);
+        tweak(&mut launch);
         let plan = LaunchPlan {
             run,
             identity: self.identity,
@@ -214,10 +248,11 @@ impl World {
             (attested.launch(program).unwrap(), target)
         });
         let (running, target) = started.await.unwrap();
+        self.leader.store(running.child_pid, Ordering::Relaxed);
         let driven = self.drive(running, &gateway, on_event);
         let driven = timeout(LONG, driven).await;
         drop(stop(&target, Duration::ZERO).unwrap());
-        let (events, exit) = driven.expect("the agent ends in time");
+        let (events, printed, exit) = driven.expect("the agent ends in time");
         drop(gateway);
         let mut reported = Vec::new();
         while let Some(notice) = timeout(LONG, notices.recv()).await.expect("an end") {
@@ -225,6 +260,7 @@ impl World {
         }
         Went {
             events,
+            printed,
             exit,
             notices: reported,
         }
@@ -235,14 +271,15 @@ impl World {
         running: Running,
         gateway: &ModelGateway,
         on_event: OnEvent<'_>,
-    ) -> (Vec<AgentEvent>, Exit) {
+    ) -> (Vec<AgentEvent>, Vec<String>, Exit) {
         let mut parser = self.adapter.parser();
         let mut out = Lines::new(pipe::Receiver::from_owned_fd(running.stdout).unwrap());
         let mut errors = Lines::new(pipe::Receiver::from_owned_fd(running.stderr).unwrap());
         let mut control = UnixStream::from_std(running.control).unwrap();
-        let mut events: Vec<AgentEvent> = Vec::new();
+        let (mut events, mut printed) = (Vec::new(), Vec::new());
         while let Some(line) = out.next().await.unwrap() {
             let mut said = false;
+            printed.push(String::from_utf8(line.bytes.clone()).unwrap());
             for event in parser.stdout_line(&line) {
                 if let Some(text) = on_event(&event, gateway) {
                     parser.note_input();
@@ -262,7 +299,7 @@ impl World {
         }
         let exit = exit(&mut control, running.decoder).await;
         events.extend(parser.finish(EndReason::AgentFinished, exit));
-        (events, exit)
+        (events, printed, exit)
     }
 
     fn git(&self, args: &[&str]) -> String {
