@@ -8,10 +8,10 @@
 //! ```
 //!
 //! The first writes the recordings, the second what is made of them. Their table is `CLAUDE` in
-//! `tests/it/stream.rs`; a case that is new here is a row there. A few recordings are not made here,
-//! as they need what this has not: a root (`as-root`), a provider that thinks, refuses or recovers
-//! (`e529-then-works`, `refusal`, `too-long`), or a program without `--dangerously-skip-permissions`
-//! or with tools of ours (`permission-denied`, `plan-mode`, `plan-mcp`).
+//! `tests/it/stream.rs`; a case that is new here is a row there. Recordings of that table that are
+//! not made here stay as they are. They need what this has not: a run as root, a provider that
+//! thinks, refuses, recovers, breaks every answer or is asked without a gateway, a program that asks
+//! for permission, plan mode and tools of ours.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -51,7 +51,6 @@ const WAIT: &str = "Run it.\nCMD=touch /srv/repo/begun && sleep 90";
 /// Name, scenario, prompt, and what is done.
 #[rustfmt::skip]
 const CASES: &[(&str, &str, &str, Act)] = &[
-    ("bad-sse", "bad-sse", SAY, Act::Nothing),
     ("cut", "cut", SAY, Act::Nothing),
     ("e400", "e400", SAY, Act::Nothing),
     ("e401", "e401", SAY, Act::Nothing),
@@ -185,6 +184,8 @@ impl Even {
 
     fn value(&mut self, name: &str, value: &mut Value) {
         match value {
+            // A name of a directory in it is made of the world's.
+            Value::Object(fields) if name == "memory_paths" => fields.clear(),
             Value::Object(fields) => {
                 for (name, value) in fields {
                     self.value(name, value);
