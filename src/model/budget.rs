@@ -2,9 +2,7 @@
 
 use std::fmt;
 
-use jiff::civil::Date;
-use jiff::tz::TimeZone;
-use jiff::{Timestamp, ToSpan};
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use strum::{Display, EnumIter, EnumString};
 
@@ -12,6 +10,7 @@ use super::id::Uid;
 use super::kind::ObjectRef;
 use super::spec::BudgetScopeKind;
 use super::units::{Money, Tokens};
+use super::window::Window;
 
 /// What a budget is over, by identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -28,33 +27,6 @@ impl fmt::Display for ScopeKey {
             Some(uid) => write!(f, "{}/{uid}", self.kind),
             None => write!(f, "{}", self.kind),
         }
-    }
-}
-
-/// One calendar month in one zone: `[start, end)`.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Window {
-    /// `2026-11`.
-    pub label: String,
-    /// Its first instant.
-    pub start: Timestamp,
-    /// The next window's first instant.
-    pub end: Timestamp,
-}
-
-impl Window {
-    /// The calendar month of `zone` that contains `now`.
-    ///
-    /// # Errors
-    /// At the ends of representable time only.
-    pub fn containing(now: Timestamp, zone: &TimeZone) -> Result<Self, jiff::Error> {
-        let first: Date = now.to_zoned(zone.clone()).date().first_of_month();
-        let next = first.checked_add(1.month())?;
-        Ok(Self {
-            label: first.strftime("%Y-%m").to_string(),
-            start: first.to_zoned(zone.clone())?.timestamp(),
-            end: next.to_zoned(zone.clone())?.timestamp(),
-        })
     }
 }
 
@@ -380,7 +352,6 @@ impl Spend {
 mod tests {
     use super::{Amount, IncidentKind, Window, estimate, forecast};
     use crate::model::units::{Money, Tokens};
-    use jiff::{Timestamp, tz::TimeZone};
 
     #[test]
     fn an_estimate_is_the_ninetieth_percentile_of_enough_runs() {
@@ -434,26 +405,5 @@ mod tests {
         assert_eq!(of(100, 100), Some(IncidentKind::Hard));
         // Zero is no ceiling, and 80 % of one is not nothing.
         assert_eq!((of(5, 0), of(0, 1)), (None, None));
-    }
-
-    #[test]
-    fn a_window_is_the_zones_own_month() {
-        // (zone, instant, label): the same instant is another month east and west.
-        for (zone, instant, label) in [
-            ("UTC", "2026-11-30T23:59:59Z", "2026-11"),
-            ("Pacific/Auckland", "2026-11-30T23:59:59Z", "2026-12"),
-            ("Pacific/Pago_Pago", "2026-12-01T10:59:59Z", "2026-11"),
-            ("UTC", "2028-02-29T12:00:00Z", "2028-02"),
-        ] {
-            let zone = TimeZone::get(zone).unwrap();
-            let now: Timestamp = instant.parse().unwrap();
-            let window = Window::containing(now, &zone).unwrap();
-            assert_eq!(window.label, label, "{instant}");
-            assert!(window.start <= now && now < window.end);
-            assert_eq!(
-                Window::containing(window.end, &zone).unwrap().start,
-                window.end
-            );
-        }
     }
 }

@@ -24,5 +24,6 @@ pub mod ticket;
 pub mod tool;
 pub mod units;
 pub mod wake;
+pub mod window;
 pub mod worktree;
 pub mod zone;

@@ -6,12 +6,13 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use super::{ReconcileError, Reconciler};
-use crate::model::budget::{ESTIMATE_RUNS, Reservation, Spend, Window, estimate};
+use crate::model::budget::{ESTIMATE_RUNS, Reservation, Spend, estimate};
 use crate::model::desired::Catalog;
 use crate::model::id::Uid;
 use crate::model::kind::{Kind, ObjectRef};
 use crate::model::observed::Observed;
 use crate::model::spec::{AdapterType, BudgetScope, BudgetScopeKind, Mode};
+use crate::model::window::Window;
 use crate::model::zone::time_zone;
 use crate::price::PriceTable;
 use crate::process::estop;

@@ -5,10 +5,11 @@ use rusqlite::{Connection, Row, params};
 
 use super::sql::{At, Columns, Text};
 use super::{Store, StoreError};
-use crate::model::budget::{Incident, ScopeKey, Totals, Window};
+use crate::model::budget::{Incident, ScopeKey, Totals};
 use crate::model::id::Uid;
 use crate::model::spec::{BudgetScopeKind, Mode};
 use crate::model::units::{Money, Tokens};
+use crate::model::window::Window;
 
 /// An incident with its time.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,9 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use homeostat::model::action::{Action, Plan, TicketChange, TreeOrder};
-use homeostat::model::budget::{
-    BudgetPause, Incident, Reservation, ScopeKey, Spend, Totals, Window,
-};
+use homeostat::model::budget::{BudgetPause, Incident, Reservation, ScopeKey, Spend, Totals};
 use homeostat::model::desired::Catalog;
 use homeostat::model::id::{ConversationId, MessageId, RunId, Uid, WakeId};
 use homeostat::model::kind::{Kind, ObjectRef, Revision};
@@ -22,6 +20,7 @@ use homeostat::model::spec::{BudgetScopeKind, Lifecycle, Priority};
 use homeostat::model::ticket::TicketStatus;
 use homeostat::model::units::Name;
 use homeostat::model::wake::{QueuedWake, Wake, WakeReason};
+use homeostat::model::window::Window;
 use homeostat::plan::{PlanInput, plan};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;

@@ -8,12 +8,13 @@ use serde_json::Value;
 use crate::api::dto::{Budget, BudgetList, BudgetState, BudgetUse, Incident};
 use crate::api::problem::Failure;
 use crate::model::budget::{
-    Amount, IncidentKind, Meter, SOFT_PERCENT_DEFAULT, ScopeKey, Totals, Window, forecast,
+    Amount, IncidentKind, Meter, SOFT_PERCENT_DEFAULT, ScopeKey, Totals, forecast,
 };
 use crate::model::kind::{Kind, ObjectRef};
 use crate::model::spec::{
     AgentSpec, BudgetPolicySpec, BudgetScope, BudgetScopeKind, Enforcement, FleetSpec,
 };
+use crate::model::window::Window;
 use crate::model::zone::time_zone;
 use crate::store::{IncidentView, ObjectView, ScopeSpend, Store};
 

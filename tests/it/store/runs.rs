@@ -1,6 +1,6 @@
 //! A run's row from admission to close: process, prompt, events, money, reply, lineage.
 
-use homeostat::model::budget::{ScopeKey, Totals, Window};
+use homeostat::model::budget::{ScopeKey, Totals};
 use homeostat::model::event::{AgentEvent, DomainEventType, UsageReport};
 use homeostat::model::id::{ConversationId, MessageId, RunId};
 use homeostat::model::process::ProcessIdentity;
@@ -8,6 +8,7 @@ use homeostat::model::run::{EndReason, ErrorFamily, Liveness, RunStatus, Usage};
 use homeostat::model::spec::BudgetScopeKind;
 use homeostat::model::units::{Money, Tokens};
 use homeostat::model::wake::WakeState;
+use homeostat::model::window::Window;
 use homeostat::store::{
     Admission, Author, Closed, Effect, NewMessage, Pricing, RunEvent, RunFilter, ScopeSpend,
     StoreError, TreeResult,
