@@ -7,6 +7,7 @@ mod faults;
 mod files;
 mod observed;
 mod provider;
+mod reservations;
 mod revisions;
 mod runs;
 mod status;
