@@ -14,6 +14,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use jiff::Timestamp;
 use tokio::sync::Semaphore;
 
 pub use failure::{ErrorClass, ExecuteError};
@@ -21,6 +22,7 @@ pub use failure::{ErrorClass, ExecuteError};
 use crate::clock::Clock;
 use crate::dispatch::{OnChange, Runs, Started};
 use crate::model::action::Action;
+use crate::model::budget::Incident;
 use crate::model::chain::chain;
 use crate::model::crash::{CrashPoint, crash_point};
 use crate::model::id::RunId;
@@ -210,7 +212,7 @@ impl Executor {
                 effect
             }
             Action::RecordIncident { incident, pause } => {
-                store.record_incident(incident, pause, now).await?
+                record_incident(store, incident, pause, now).await?
             }
             Action::LiftBudgetPause { scope, because } => {
                 store.lift_budget_pause(scope, because, now).await?
@@ -305,6 +307,28 @@ const fn is_background(action: &Action) -> bool {
         | Action::StartRun(_)
         | Action::FinishDeletion { .. } => false,
     }
+}
+
+/// Records a crossing, and says so in the daemon's log.
+async fn record_incident(
+    store: &Store,
+    incident: Incident,
+    pause: bool,
+    now: Timestamp,
+) -> Result<Effect, StoreError> {
+    let Incident {
+        budget,
+        kind,
+        window,
+        spent,
+        ceiling,
+        ..
+    } = incident.clone();
+    let effect = store.record_incident(incident, pause, now).await?;
+    if effect == Effect::Applied {
+        tracing::warn!(%budget, %kind, %spent, %ceiling, window, "budget crossed");
+    }
+    Ok(effect)
 }
 
 /// Fails unless the rows were as planned.

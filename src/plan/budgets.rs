@@ -167,7 +167,10 @@ pub(super) fn step(cx: &mut PlanCx<'_>) {
         if budget.is_exhausted() {
             record(cx, &mut planned, budget, spend, IncidentKind::Hard);
         }
-        if cx.view.observed.budget_pauses.contains_key(&scope) {
+        // The next window lifts a pause, and has room for what a gate holds.
+        let gates = budget.enforcement.gates() && budget.is_limited();
+        let holds = gates && !cx.view.observed.wakes.is_empty();
+        if holds || cx.view.observed.budget_pauses.contains_key(&scope) {
             cx.look_at(spend.window.end);
         }
     }

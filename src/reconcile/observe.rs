@@ -164,3 +164,68 @@ fn budgets(catalog: &Catalog) -> Vec<(ObjectRef, BudgetScope, String)> {
     }
     budgets
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::manifest::{ManifestFile, load};
+    use crate::model::kind::Revision;
+    use crate::model::observed::ObjectState;
+
+    /// Whether an agent on an adapter of this spec that names the model has a price.
+    fn is_priced(adapter: &str, model: &str) -> bool {
+        let yaml = format!(
+            "apiVersion: homeostat/v1alpha1\nkind: Adapter\nmetadata: {{name: it}}\n\
+             spec: {{{adapter}}}\n---\napiVersion: homeostat/v1alpha1\nkind: Agent\n\
+             metadata: {{name: ada, workspace: shop}}\n\
+             spec: {{title: Ada, adapter: it{model}}}\n"
+        );
+        let catalog = load(&[ManifestFile {
+            path: "fleet.yaml".to_owned(),
+            bytes: yaml.into_bytes(),
+        }])
+        .catalog;
+        let now = "2026-11-30T12:00:00Z".parse().unwrap();
+        let uid = Uid::derived(&["ada"]);
+        let state = ObjectState {
+            uid,
+            generation: 1,
+            spec_hash: String::new(),
+            revision: Revision::new("r1"),
+            created_at: now,
+            generation_since: now,
+            dispatched_generation: None,
+            first_revision_generation: None,
+            deletion_requested_at: None,
+        };
+        let (agent, _) = catalog.agents.first_key_value().unwrap();
+        let observed = Observed {
+            objects: BTreeMap::from([(agent.clone(), state)]),
+            ..Observed::default()
+        };
+        !unpriced(&catalog, &observed, now).contains_key(&uid)
+    }
+
+    #[test]
+    fn only_a_model_that_is_named_and_nowhere_priced_has_no_price() {
+        let claude = "type: claudeCode";
+        let script = "type: command, command: sh";
+        let priced = "type: command, command: sh, \
+                      prices: [{model: House-7, input: \"$1\", output: \"$2\"}]";
+        for (adapter, model, expected) in [
+            (claude, "", true),
+            (claude, ", model: claude-sonnet-4-5", true),
+            (claude, ", model: 'claude-sonnet-4-5[1m]'", true),
+            (claude, ", model: sonnet", true),
+            (claude, ", model: 'opus[1m]'", true),
+            (claude, ", model: house-7", false),
+            (script, "", true),
+            (script, ", model: sonnet-of-the-house", false),
+            (script, ", model: house-7", false),
+            (priced, ", model: house-7", true),
+            (priced, ", model: house-8", false),
+        ] {
+            assert_eq!(is_priced(adapter, model), expected, "{adapter}{model}");
+        }
+    }
+}

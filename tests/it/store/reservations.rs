@@ -97,8 +97,11 @@ fn window() -> Window {
     }
 }
 
+/// Whether a run is in a scope.
+type Holds = fn(&Expected) -> bool;
+
 /// Every scope, by who of the runs is in it.
-fn scopes() -> [(ScopeKey, fn(&Expected) -> bool); 6] {
+fn scopes() -> [(ScopeKey, Holds); 6] {
     let of = |kind, name| ScopeKey {
         kind,
         uid: Some(uid(name)),
@@ -162,7 +165,7 @@ impl Bank {
                 for file in fs::read_dir(old.dir.path()).unwrap() {
                     let file = file.unwrap();
                     // What the processes of one database share is not the dead one's to leave.
-                    if !file.path().extension().is_some_and(|it| it == "db-shm") {
+                    if file.path().extension().is_none_or(|it| it != "db-shm") {
                         fs::copy(file.path(), dir.path().join(file.file_name())).unwrap();
                     }
                 }
@@ -314,7 +317,7 @@ impl Bank {
     }
 }
 
-fn holds(scope: ScopeKey) -> fn(&Expected) -> bool {
+fn holds(scope: ScopeKey) -> Holds {
     let found = scopes().into_iter().find(|(it, _)| *it == scope);
     found.unwrap().1
 }

@@ -1,11 +1,11 @@
 //! A run's row from admission to close: process, prompt, events, money, reply, lineage.
 
-use homeostat::model::budget::{ScopeKey, Totals};
+use homeostat::model::budget::{Reservation, ScopeKey, Totals};
 use homeostat::model::event::{AgentEvent, DomainEventType, UsageReport};
 use homeostat::model::id::{ConversationId, MessageId, RunId};
 use homeostat::model::process::ProcessIdentity;
-use homeostat::model::run::{EndReason, ErrorFamily, Liveness, RunStatus, Usage};
-use homeostat::model::spec::BudgetScopeKind;
+use homeostat::model::run::{EndReason, ErrorFamily, Liveness, RunOrder, RunStatus, Usage};
+use homeostat::model::spec::{BudgetScopeKind, Mode};
 use homeostat::model::units::{Money, Tokens};
 use homeostat::model::wake::WakeState;
 use homeostat::model::window::Window;
@@ -310,6 +310,50 @@ async fn unknown_cost_is_not_zero_and_nothing_is_known_to_be_free() {
         // It reported no tokens either: only what never ran used none for sure.
         assert_eq!(spend.uncounted_runs, u32::from(has_process));
     }
+}
+
+#[tokio::test]
+async fn an_estimate_is_made_from_runs_of_its_mode_that_say_what_they_used() {
+    let world = World::new().await;
+    let store = &world.store;
+    let latest = async |mode| {
+        let costs = store.latest_costs(uid("ada"), mode, 2).await.unwrap();
+        let tokens = store.latest_tokens(uid("ada"), mode, 2).await.unwrap();
+        let costs: Vec<i64> = costs.into_iter().map(Money::micros).collect();
+        (costs, tokens.into_iter().map(Tokens::count).collect())
+    };
+    for (name, mode, cost, tokens) in [
+        ("a", Mode::Chat, Some(10), 1),
+        ("b", Mode::Plan, Some(20), 2),
+        ("c", Mode::Chat, Some(30), 3),
+        ("d", Mode::Chat, Some(40), 4),
+        // Neither free nor unknown tells what one costs.
+        ("e", Mode::Chat, Some(0), 0),
+        ("f", Mode::Chat, None, 0),
+    ] {
+        store.record_wake(wake(name), None).await.unwrap();
+        let order = RunOrder {
+            mode,
+            reservation: Reservation {
+                money: Some(Money::from_micros(99)),
+                tokens: Some(Tokens::new(99)),
+            },
+            ..order(&wake(name))
+        };
+        let admission = store.admit(&order, facts(20)).await.unwrap();
+        assert_eq!(admission, Admission::Admitted);
+        let identified = store.store_identity(order.run, identity(7), None);
+        assert_eq!(identified.await.unwrap(), Effect::Applied);
+        let mut ending = close(order.run, 30);
+        ending.usage = Usage {
+            input_tokens: tokens,
+            cost_micros: cost,
+            ..Usage::default()
+        };
+        assert_eq!(store.close_run(ending).await.unwrap(), Closed::Closed);
+    }
+    assert_eq!(latest(Mode::Chat).await, (vec![40, 30], vec![4, 3]));
+    assert_eq!(latest(Mode::Plan).await, (vec![20], vec![2]));
 }
 
 #[tokio::test]

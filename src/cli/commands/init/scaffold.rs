@@ -249,7 +249,9 @@ kind: BudgetPolicy
 metadata: { name: writer, workspace: main }
 spec:
   scope: { kind: agent, name: writer }
+  # In money, in tokens, or in both.
   monthly: \"$20.00\"
+  tokens: 20000000
   softThresholdPercent: 80
 ";
 
