@@ -358,6 +358,7 @@ CREATE TABLE run_events (
   json TEXT    NOT NULL,
   PRIMARY KEY (run, seq)
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX run_events_usage ON run_events (run) WHERE type = 'usage';
 
 -- What a run said and did, folded.
 CREATE TABLE transcripts (

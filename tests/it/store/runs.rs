@@ -356,6 +356,43 @@ async fn an_estimate_is_made_from_runs_of_its_mode_that_say_what_they_used() {
     assert_eq!(latest(Mode::Plan).await, (vec![20], vec![2]));
 }
 
+/// What an agent says that it used is only said: no figure makes a sum fail.
+#[tokio::test]
+async fn absurd_figures_add_up_to_the_most_there_is() {
+    let world = World::new().await;
+    let store = &world.store;
+    let ada = scope(BudgetScopeKind::Agent, "ada");
+    let most = Tokens::new(i64::MAX);
+    for name in ["a", "b"] {
+        store.record_wake(wake(name), None).await.unwrap();
+        let order = order(&wake(name));
+        let admission = store.admit(&order, facts(20)).await.unwrap();
+        assert_eq!(admission, Admission::Admitted);
+        let absurd = UsageReport {
+            input_tokens: u64::MAX,
+            cached_read_tokens: u64::MAX,
+            ..UsageReport::default()
+        };
+        let event = |seq| RunEvent {
+            event: AgentEvent::Usage {
+                model: None,
+                usage: absurd,
+            },
+            ..usage(seq, 0)
+        };
+        let events = vec![event(1), event(2)];
+        store.append_events(order.run, events).await.unwrap();
+        assert_eq!(store.reserved(ada).await.unwrap().tokens, most);
+        let so_far = store.spend_so_far(ada, &month()).await.unwrap();
+        assert_eq!(so_far.tokens, most);
+        let mut ending = close(order.run, 30);
+        ending.usage = absurd.into();
+        assert_eq!(store.close_run(ending).await.unwrap(), Closed::Closed);
+        let spend = store.spend(ada, &month()).await.unwrap();
+        assert_eq!(spend.spent.tokens, most);
+    }
+}
+
 #[tokio::test]
 async fn the_ledger_is_append_only() {
     let (world, run) = started("a").await;
