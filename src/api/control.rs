@@ -7,6 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
 
+use super::dto::Surroundings;
 use crate::clock::{Clock, IdSource};
 use crate::model::id::RunId;
 use crate::model::observed::WorktreeBackend;
@@ -20,6 +21,8 @@ pub struct Facts {
     pub sandbox: String,
     /// How worktrees are made.
     pub worktree_backend: WorktreeBackend,
+    /// In what runs' programs and credentials are looked for.
+    pub surroundings: Surroundings,
 }
 
 /// How the source is.

@@ -646,6 +646,19 @@ pub struct DomainEvents {
     pub next: i64,
 }
 
+/// In what the daemon looks for runs' programs and credentials.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Surroundings {
+    /// The directories of programs, joined by `:`.
+    pub search_path: String,
+    /// The variables of its environment that say something of a model's provider: names alone,
+    /// since values may be secret.
+    pub model_variables: Vec<String>,
+    /// The user that runs have.
+    pub run_uid: u32,
+}
+
 /// How the daemon is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

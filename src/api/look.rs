@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::control::Control;
 use super::dto::{
     BudgetList, DomainEvents, Health, Object, ObjectList, Prompt, Run, RunEvents, RunList,
-    Transcript, WaitStatus, Waited, Why,
+    Surroundings, Transcript, WaitStatus, Waited, Why,
 };
 use super::problem::Failure;
 use super::view::{self, RunQuery};
@@ -80,6 +80,11 @@ pub(super) async fn ready(State(control): State<Control>) -> Answer<Health> {
     }
     let source = (control.levers().source)();
     Err(Failure::unavailable("no revision was accepted yet").detail(source.message))
+}
+
+/// In what runs' programs and credentials are looked for.
+pub(super) async fn surroundings(State(control): State<Control>) -> Json<Surroundings> {
+    std::future::ready(Json(control.facts().surroundings.clone())).await
 }
 
 /// Every object.

@@ -74,6 +74,7 @@ fn router(control: Control, tracker: Tracker) -> Router {
     Router::new()
         .route("/healthz", get(look::health))
         .route("/readyz", get(look::ready))
+        .route("/v1/surroundings", get(look::surroundings))
         .route("/v1/objects", get(look::objects))
         .route("/v1/objects/{kind}", get(look::objects_of_kind))
         .route("/v1/objects/{kind}/{name}", get(look::object))

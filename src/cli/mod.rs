@@ -20,6 +20,7 @@ mod reader;
 mod run;
 mod secret;
 mod show;
+mod surroundings;
 mod table;
 mod ui;
 

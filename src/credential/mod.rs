@@ -20,6 +20,8 @@ mod store;
 mod tests;
 
 pub use provider::{Provider, Scheme};
-pub use resolve::{CredentialError, CredentialSource, Place, Resolved, Sources, resolve};
+pub use resolve::{
+    CredentialError, CredentialSource, Place, Resolved, Sources, resolve, variables_in,
+};
 pub use secret::{SECRET_BYTES_MAX, Secret, SecretError};
 pub use store::{CredentialStore, Credentials, FILE_NAME, StoreError, Stored};

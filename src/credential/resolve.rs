@@ -170,16 +170,44 @@ pub fn resolve(provider: Provider, sources: &Sources<'_>) -> Result<Resolved, Cr
     })
 }
 
+/// The names of the variables in a daemon's environment that decide something of what runs use.
+pub fn variables_in(process: &BTreeMap<OsString, OsString>) -> Vec<&'static str> {
+    let nothing = BTreeMap::new();
+    let sources = Sources {
+        adapter: &nothing,
+        caller: &nothing,
+        stored: &Credentials::default(),
+        process,
+        now: Timestamp::UNIX_EPOCH,
+    };
+    let is_set = |name: &&str| {
+        let value = sources.variable(CredentialSource::ProcessEnvironment, name);
+        value.is_some()
+    };
+    let names = Provider::iter().flat_map(|provider| {
+        let secret = provider.variables().iter().map(|(name, _)| *name);
+        secret.chain([provider.base_variable()])
+    });
+    names.filter(is_set).collect()
+}
+
 impl Sources<'_> {
     /// Where the provider is: what the first of the environments says that says it, else the
     /// provider's own address. What is no text is handed on as far as it is, and is no address.
     pub fn base_url(&self, provider: Provider) -> String {
-        let said = CredentialSource::iter()
-            .find_map(|source| self.variable(source, provider.base_variable()));
+        let said = self
+            .base_source(provider)
+            .and_then(|source| self.variable(source, provider.base_variable()));
         said.map_or_else(
             || provider.base_default().to_owned(),
             |value| value.to_string_lossy().into_owned(),
         )
+    }
+
+    /// The first of the environments that says where the provider is.
+    pub fn base_source(&self, provider: Provider) -> Option<CredentialSource> {
+        let name = provider.base_variable();
+        CredentialSource::iter().find(|source| self.variable(*source, name).is_some())
     }
 
     /// A variable's value in one source, without the blanks around it; none if nothing is left of

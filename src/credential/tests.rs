@@ -10,6 +10,7 @@ use strum::IntoEnumIterator;
 use super::{
     CredentialError, CredentialSource, CredentialStore, Credentials, FILE_NAME, Provider, Resolved,
     SECRET_BYTES_MAX, Scheme, Secret, SecretError, Sources, StoreError, Stored, resolve,
+    variables_in,
 };
 
 const KEY: &str = "ANTHROPIC_API_KEY";
@@ -159,6 +160,19 @@ fn the_nearest_word_of_where_the_provider_is_counts_and_an_empty_one_is_none() {
     let no_text = OsString::from_vec(vec![b'h', 0xFF]);
     host.process.insert(name.into(), no_text);
     assert_eq!(host.sources().base_url(Provider::Anthropic), "h\u{fffd}");
+}
+
+#[test]
+fn the_variables_that_say_something_are_named() {
+    let set = [
+        ("ANTHROPIC_API_KEY", "k"),
+        ("ANTHROPIC_BASE_URL", "http://x"),
+        ("GEMINI_API_KEY", " "),
+        ("PATH", "/bin"),
+    ];
+    let process = set.map(|(name, value)| (OsString::from(name), OsString::from(value)));
+    let named = variables_in(&process.into_iter().collect());
+    assert_eq!(named, ["ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"]);
 }
 
 #[test]

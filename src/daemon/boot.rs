@@ -12,9 +12,11 @@ use std::time::Duration;
 use super::levers::levers;
 use super::lock::{DataDirLock, LockError};
 use crate::api::control::{Control, Facts};
+use crate::api::dto;
 use crate::api::server::{self, ServeError};
 use crate::clock::{Clock, IdSource, RandomIds, SystemClock};
 use crate::config::{Resolved, SourceSetting};
+use crate::credential;
 use crate::dispatch::{OnChange, RunSettings, Runs, built_in_prices};
 use crate::execute::{self, Executor};
 use crate::gateway::{self, GatewayError};
@@ -164,6 +166,7 @@ impl Daemon {
             tracker: Tracker::new(),
             handle,
         };
+        let seen = host.seen(&surroundings);
         let runs = parts.runs(config, &host, surroundings).await?;
         let source = Arc::new(source_of(&config.source));
         let reconciler = parts
@@ -171,7 +174,7 @@ impl Daemon {
             .await?;
         let banner = banner(config, &reconciler, &host);
         let status = reconciler.source_status();
-        let control = parts.control(config, &host, &runs, &status);
+        let control = parts.control(config, &host, seen, &runs, &status);
         server::serve(&config.client.socket, control, &parts.tracker)?;
         let watcher = parts.watch(config, &source)?;
         let Parts {
@@ -308,12 +311,14 @@ impl Parts {
         &self,
         config: &Resolved,
         host: &Host,
+        surroundings: dto::Surroundings,
         runs: &Runs,
         source: &SourceStatus,
     ) -> Control {
         let facts = Facts {
             sandbox: host.sandbox.to_string(),
             worktree_backend: config.worktree_backend,
+            surroundings,
         };
         Control::new(
             self.store.clone(),
@@ -397,6 +402,16 @@ fn probe_data_dir(
 }
 
 impl Host {
+    /// What the API shows of the surroundings.
+    fn seen(&self, surroundings: &Surroundings) -> dto::Surroundings {
+        let names = credential::variables_in(&surroundings.variables);
+        dto::Surroundings {
+            search_path: surroundings.path.clone(),
+            model_variables: names.into_iter().map(str::to_owned).collect(),
+            run_uid: self.layers.identity.uid(),
+        }
+    }
+
     /// Who owns worktrees.
     const fn user(&self) -> UserIds {
         UserIds {

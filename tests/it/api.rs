@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use homeostat::api::control::{Control, Facts, Levers, Pulse, SourceReport};
+use homeostat::api::dto::Surroundings;
 use homeostat::api::server::{self, ServeError};
 use homeostat::clock::{SeededIds, SystemClock};
 use homeostat::manifest::{self, ManifestFile};
@@ -142,6 +143,11 @@ impl Served {
         let facts = Facts {
             sandbox: "none".to_owned(),
             worktree_backend: WorktreeBackend::Git,
+            surroundings: Surroundings {
+                search_path: "/usr/bin:/bin".to_owned(),
+                model_variables: vec!["ANTHROPIC_API_KEY".to_owned()],
+                run_uid: 70_007,
+            },
         };
         let control = Control::new(
             self.store.clone(),
@@ -805,6 +811,12 @@ fn health_really_looks_and_problems_have_one_form() {
             "0123456789abcdef0123456789abcdef01234567"
         );
     }
+    let (status, seen) = served.raw_get("/v1/surroundings");
+    assert_eq!(status, "HTTP/1.1 200 OK");
+    let expected = serde_json::json!({
+        "searchPath": "/usr/bin:/bin", "modelVariables": ["ANTHROPIC_API_KEY"], "runUid": 70_007,
+    });
+    assert_eq!(seen, expected);
     for (path, status, code) in [
         ("/v1/nothing", "HTTP/1.1 404 Not Found", "notFound"),
         ("/v1/runs/ffff", "HTTP/1.1 404 Not Found", "notFound"),

@@ -4,6 +4,7 @@
 #![cfg(test)]
 
 mod api;
+mod bench;
 mod claude;
 mod cli;
 #[cfg(feature = "test-support")]

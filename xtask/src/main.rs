@@ -5,6 +5,7 @@
     reason = "a development tool talks to the terminal that started it"
 )]
 
+mod bench;
 mod bless;
 mod ci;
 mod crash;
@@ -47,6 +48,12 @@ const COMMANDS: &[Command] = &[
         usage: "[--all] [--seed N]",
         help: "make the daemon die everywhere; a sample of it, or all for some minutes",
         run: crash::run,
+    },
+    Command {
+        name: "bench",
+        usage: "gateway [--rounds N]",
+        help: "measure in release, beside a baseline of the same run; JSON in target/bench/",
+        run: bench::run,
     },
     Command {
         name: "bless",

@@ -13,11 +13,12 @@ use crate::cli::error::{CliResult, Exit};
 use crate::cli::form::Form;
 use crate::cli::host::Host;
 use crate::cli::show::age;
+use crate::cli::surroundings::Surroundings;
 use crate::cli::table::Table;
 use crate::cli::ui::Ui;
 use crate::clock::{Clock, SystemClock};
 use crate::credential::{
-    CredentialSource, CredentialStore, Credentials, Provider, Resolved, Scheme, Sources, resolve,
+    CredentialSource, CredentialStore, Credentials, Provider, Scheme, Sources, resolve,
 };
 use crate::host::{KeyVerdict, try_key};
 use crate::model::chain::chain;
@@ -84,7 +85,8 @@ struct Use {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Test {
-    base_url: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    base_url: Option<String>,
     result: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     detail: Option<String>,
@@ -95,6 +97,10 @@ pub(crate) fn run(args: &Args, host: &Host, ui: &mut Ui) -> CliResult {
     let store = CredentialStore::new(&host.client()?.data_dir);
     let stored = store.load().map_err(|error| failed(&error))?;
     let adapters = declared(&args.source, host, ui)?;
+    let surroundings = Surroundings::look(host)?;
+    if !surroundings.is_daemons {
+        ui.say("note: the environment is this command's; a daemon's may be another");
+    }
     let now = SystemClock.now();
     let mut used = Vec::new();
     for (adapter, provider, env) in users(&adapters, &stored) {
@@ -102,10 +108,16 @@ pub(crate) fn run(args: &Args, host: &Host, ui: &mut Ui) -> CliResult {
             adapter: env,
             caller: &BTreeMap::new(),
             stored: &stored,
-            process: &host.environment().variables,
+            process: &surroundings.variables,
             now,
         };
-        used.push(look(adapter, provider, &sources, args.test)?);
+        let mut used_here = look(adapter, provider, &sources);
+        if args.test && used_here.is_good {
+            let test = test(provider, &sources, &surroundings)?;
+            used_here.is_good = test.result == OK;
+            used_here.test = Some(test);
+        }
+        used.push(used_here);
     }
     let shown = Shown {
         stored: kept(&stored),
@@ -113,10 +125,7 @@ pub(crate) fn run(args: &Args, host: &Host, ui: &mut Ui) -> CliResult {
     };
     match args.output {
         Form::Json => ui.json(&shown)?,
-        Form::Text => {
-            ui.result(&text(&shown, now))?;
-            ui.say("note: the environment is this command's; a daemon's may be another");
-        }
+        Form::Text => ui.result(&text(&shown, now))?,
     }
     Ok(Exit::fine_if(shown.used.iter().all(|it| it.is_good)))
 }
@@ -145,36 +154,29 @@ fn users<'a>(
     users
 }
 
-fn look(
-    adapter: Option<&str>,
-    provider: Provider,
-    sources: &Sources<'_>,
-    is_tested: bool,
-) -> CliResult<Use> {
+fn look(adapter: Option<&str>, provider: Provider, sources: &Sources<'_>) -> Use {
     let resolved = resolve(provider, sources);
-    let test = match &resolved {
-        Ok(_) if is_tested => Some(test(provider, sources)?),
-        Ok(_) | Err(_) => None,
+    let (source, passed_over, why) = match &resolved {
+        Ok(resolved) => {
+            let passed_over = resolved.shadowed.iter().map(ToString::to_string);
+            let source = resolved.place.to_string();
+            (
+                Some(source),
+                passed_over.collect(),
+                why(resolved.source()).to_owned(),
+            )
+        }
+        Err(error) => (None, Vec::new(), error.to_string()),
     };
-    let is_good = resolved.is_ok() && test.as_ref().is_none_or(|test| test.result == OK);
-    let named = |place: &Resolved| place.place.to_string();
-    let passed_over = resolved.as_ref().map(|it| it.shadowed.as_slice());
-    Ok(Use {
+    Use {
         adapter: adapter.map(ToOwned::to_owned),
         provider,
-        source: resolved.as_ref().ok().map(named),
-        passed_over: passed_over
-            .unwrap_or_default()
-            .iter()
-            .map(ToString::to_string)
-            .collect(),
-        why: match &resolved {
-            Ok(resolved) => why(resolved.source()).to_owned(),
-            Err(error) => error.to_string(),
-        },
-        test,
-        is_good,
-    })
+        source,
+        passed_over,
+        why,
+        test: None,
+        is_good: resolved.is_ok(),
+    }
 }
 
 /// Why that source wins.
@@ -189,7 +191,15 @@ const fn why(source: CredentialSource) -> &'static str {
 
 const OK: &str = "ok";
 
-fn test(provider: Provider, sources: &Sources<'_>) -> CliResult<Test> {
+fn test(provider: Provider, sources: &Sources<'_>, surroundings: &Surroundings) -> CliResult<Test> {
+    if let Some(name) = hidden(provider, sources, surroundings) {
+        let detail = format!("only the daemon knows {name}; test in its environment");
+        return Ok(Test {
+            base_url: None,
+            result: "unclear",
+            detail: Some(detail),
+        });
+    }
     let (result, detail) = match runtime()?.block_on(try_key(provider, sources)) {
         Ok((_, KeyVerdict::Accepted)) => (OK, None),
         Ok((_, KeyVerdict::Refused(status))) => ("refused", Some(format!("it answers {status}"))),
@@ -203,10 +213,25 @@ fn test(provider: Provider, sources: &Sources<'_>) -> CliResult<Test> {
         Err(error) => ("unreachable", Some(format!("can't {}", chain(&error)))),
     };
     Ok(Test {
-        base_url: sources.base_url(provider),
+        base_url: Some(sources.base_url(provider)),
         result,
         detail,
     })
+}
+
+/// What it takes to ask the provider and only the daemon can read.
+fn hidden(
+    provider: Provider,
+    sources: &Sources<'_>,
+    surroundings: &Surroundings,
+) -> Option<String> {
+    let place = resolve(provider, sources).ok()?.place;
+    if surroundings.is_daemons && place.source == CredentialSource::ProcessEnvironment {
+        return Some(place.name);
+    }
+    let said = sources.base_source(provider)?;
+    let is_hidden = surroundings.is_daemons && said == CredentialSource::ProcessEnvironment;
+    is_hidden.then(|| provider.base_variable().to_owned())
 }
 
 fn kept(stored: &Credentials) -> Vec<Kept> {
@@ -255,6 +280,8 @@ impl Test {
     fn in_words(&self) -> String {
         let detail = self.detail.as_ref();
         let detail = detail.map(|it| format!(" ({it})")).unwrap_or_default();
-        format!("{} at {}{detail}", self.result, self.base_url)
+        let place = self.base_url.as_ref();
+        let place = place.map(|it| format!(" at {it}")).unwrap_or_default();
+        format!("{}{place}{detail}", self.result)
     }
 }

@@ -11,6 +11,7 @@ use crate::cli::client::runtime;
 use crate::cli::error::{CliError, CliResult, Exit, Kind, OrFail};
 use crate::cli::form::Form;
 use crate::cli::host::Host;
+use crate::cli::surroundings::Surroundings;
 use crate::cli::table::Table;
 use crate::cli::ui::Ui;
 use crate::clock::{Clock, SystemClock};
@@ -77,7 +78,7 @@ pub(crate) fn run(args: &Args, host: &Host, ui: &mut Ui) -> CliResult {
         ui.say(error.render().trim_end());
         Vec::new()
     });
-    let adapters = look(&declared, Turns::None, host)?;
+    let adapters = look(&declared, Turns::None, host, ui)?;
     match args.output {
         Form::Json => ui.json(&Whole {
             host: &report,
@@ -97,13 +98,10 @@ pub(crate) fn run(args: &Args, host: &Host, ui: &mut Ui) -> CliResult {
 fn adapters(args: &AdaptersArgs, host: &Host, ui: &mut Ui) -> CliResult {
     let declared = declared(&args.source, host, ui)?;
     let turns = if args.smoke { Turns::One } else { Turns::None };
-    let report = look(&declared, turns, host)?;
+    let report = look(&declared, turns, host, ui)?;
     match args.output {
         Form::Json => ui.json(&report)?,
-        Form::Text => {
-            ui.result(&adapters_text(&report))?;
-            ui.say("note: PATH and environment are this command's; a daemon's may be others");
-        }
+        Form::Text => ui.result(&adapters_text(&report))?,
     }
     Ok(Exit::fine_if(report.is_good()))
 }
@@ -115,20 +113,21 @@ enum Turns {
     One,
 }
 
-fn look(declared: &[Declared], turns: Turns, host: &Host) -> CliResult<AdapterReport> {
-    let layers = host.layers(Vec::new())?;
-    let environment = host.environment();
+fn look(declared: &[Declared], turns: Turns, host: &Host, ui: &mut Ui) -> CliResult<AdapterReport> {
+    let surroundings = Surroundings::look(host)?;
+    if !surroundings.is_daemons {
+        ui.say("note: PATH and environment are this command's; a daemon's may be others");
+    }
     let group = rustix::process::getegid().as_raw();
-    let identity = RunIdentity::resolve(environment.uid, group, layers.run_uid());
+    let identity = RunIdentity::resolve(host.environment().uid, group, surroundings.run_uid);
     let identity = identity.map_err(|error| CliError::failed_to(Kind::Refused, &error))?;
     let shim = std::env::current_exe().or_fail(Kind::Usage, "failed to find this program")?;
     let data_dir = host.client()?.data_dir;
-    let search_path = host.search_path().to_string_lossy();
     let probe = AdapterProbe {
         shim: &shim,
         identity,
-        search_path: &search_path,
-        process: &environment.variables,
+        search_path: &surroundings.search_path,
+        process: &surroundings.variables,
         data_dir: &data_dir,
         now: SystemClock.now(),
     };

@@ -9,7 +9,7 @@ use homeostat::process::deadline::{Deadline, poll_until};
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{Mode, OFlags};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::rig::{Fleet, LONG, program};
 use crate::support::disk::Disk;
@@ -70,6 +70,47 @@ fn until(terminal: &File, text: &str) -> String {
 fn credential_of_a_run(fleet: &Fleet) -> [String; 2] {
     let run = fleet.over(&fleet.dispatch("Look."));
     ["credentialSource", "errorCode"].map(|name| run[name].as_str().unwrap_or_default().to_owned())
+}
+
+#[test]
+fn of_a_daemon_its_own_environment_counts() {
+    let mut fleet = Fleet::plain();
+    fleet.put("Adapter", "claude", &json!({"type": "claudeCode"}));
+    fleet.commit("Declare Claude Code");
+    fleet.variables = vec![("ANTHROPIC_API_KEY", KEY.to_owned())];
+    fleet.start();
+    // What the command itself has in its environment is not what runs get.
+    let own = [("ANTHROPIC_AUTH_TOKEN", "mine"), ("PATH", "/nonexistent")];
+    let answer = fleet
+        .run_with(&["credentials", "--test", "-o", "json"], &own)
+        .expect(1);
+    assert!(
+        !answer.stdout.contains(KEY) && answer.stderr.is_empty(),
+        "{answer:?}"
+    );
+    let shown: Value = serde_json::from_str(&answer.stdout).unwrap();
+    let used = &shown["used"][0];
+    assert_eq!(used["source"], "processEnvironment (ANTHROPIC_API_KEY)");
+    assert_eq!(used["passedOver"], json!([]));
+    assert_eq!(used["test"]["result"], "unclear");
+    let answer = fleet.run_with(&["doctor", "adapters", "-o", "json"], &own);
+    let found: Value = serde_json::from_str(&answer.stdout).unwrap();
+    let declared = found
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|it| it["adapter"] == "claude");
+    let declared = declared.unwrap();
+    assert_eq!(
+        declared["credential"],
+        "processEnvironment (ANTHROPIC_API_KEY)"
+    );
+    let sh = found
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|it| it["adapter"] == "told");
+    assert_eq!(sh.unwrap()["verdict"], "good", "its PATH is the daemon's");
 }
 
 #[test]

@@ -77,6 +77,8 @@ pub(super) struct Fleet {
     pub(super) backend: &'static str,
     /// How the next daemon reads the config repository: `--source-repo`, or `--source`.
     pub(super) source: &'static str,
+    /// What else the next daemon's environment holds.
+    pub(super) variables: Vec<(&'static str, String)>,
     daemon: Option<Child>,
 }
 
@@ -92,6 +94,7 @@ impl Fleet {
             disk,
             backend,
             source: "--source-repo",
+            variables: Vec::new(),
             daemon: None,
         };
         for repository in ["app", "lib", "config"] {
@@ -213,6 +216,7 @@ impl Fleet {
             .args(["--worktree-backend", self.backend])
             .args(["--debounce-ms", "20", "--scan-secs", "1"])
             .env(SECRET.0, SECRET.1)
+            .envs(self.variables.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null());
         command
     }

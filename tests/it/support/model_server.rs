@@ -16,6 +16,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, Method, Request, Response, StatusCode};
+use axum::serve::ListenerExt;
 use homeostat::task::Tracker;
 use http_body_util::BodyExt;
 use hyper::body::{Bytes, Frame};
@@ -27,6 +28,9 @@ pub(crate) const INPUT: u64 = 1_200;
 pub(crate) const CACHED_WRITE: u64 = 300;
 pub(crate) const CACHED_READ: u64 = 800;
 pub(crate) const OUTPUT: u64 = 40;
+
+/// Of how many pieces of text the answer of the scenario `long` is made.
+const LONG_BLOCKS: usize = 100;
 
 /// A request that arrived.
 #[derive(Clone, Debug)]
@@ -59,6 +63,8 @@ impl ModelServer {
         let router = Router::new()
             .fallback(serve)
             .with_state(Arc::clone(&shared));
+        // As a provider's servers do: small pieces go out as they come.
+        let listener = listener.tap_io(|stream| stream.set_nodelay(true).unwrap());
         let over = tracker.child_token();
         drop(tracker.spawn("model server", async move {
             let server = axum::serve(listener, router);
@@ -267,6 +273,9 @@ fn plan(scenario: &str, request: &Value) -> Vec<Value> {
     let tool = |name: &str, input: Value| json!({ "type": "tool_use", "id": id_of("toolu", request), "name": name, "input": input });
     if scenario == "silent" {
         return Vec::new();
+    }
+    if scenario == "long" {
+        return vec![text("A few words, and then a few more."); LONG_BLOCKS];
     }
     let (prompt, results) = last_prompt(request);
     let marker = |mark: &str, end: fn(char) -> bool| {
