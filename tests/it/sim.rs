@@ -15,7 +15,7 @@ use homeostat::model::budget::Totals;
 use homeostat::model::id::{OverrideId, RunId};
 use homeostat::model::kind::{Kind, ObjectRef};
 use homeostat::model::observed::{Backoff, Estop, Observed, OperatorPause};
-use homeostat::model::run::{EndReason, Liveness, RunStatus};
+use homeostat::model::run::{EndReason, Liveness, ProviderAsk, RunStatus};
 use homeostat::model::units::{Money, Tokens};
 use homeostat::model::wake::{Wake, WakeReason};
 use homeostat::plan::conditions::conditions;
@@ -35,6 +35,8 @@ enum Event {
     Revise(Box<Shape>),
     Message(u8, u8),
     End(u8, u8),
+    /// The provider of a run's model fails it, and may ask for some minutes.
+    Upstream(u8, Option<(u16, bool)>),
     Restart,
     Pause(u8),
     Resume,
@@ -53,6 +55,8 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
         2 => shapes().prop_map(|shape| Event::Revise(Box::new(shape))),
         3 => (any::<u8>(), any::<u8>()).prop_map(|(space, agent)| Event::Message(space, agent)),
         3 => (any::<u8>(), any::<u8>()).prop_map(|(run, how)| Event::End(run, how)),
+        2 => (any::<u8>(), prop::option::of((1..90_u16, any::<bool>())))
+            .prop_map(|(run, ask)| Event::Upstream(run, ask)),
         1 => Just(Event::Restart),
         1 => any::<u8>().prop_map(Event::Pause),
         1 => Just(Event::Resume),
@@ -162,6 +166,7 @@ fn planned(world: &mut World) -> Result<Plan, TestCaseError> {
     nothing_for_the_removed(world, &plan_of_it)?;
     every_wake_is_accounted_for(world, &plan_of_it)?;
     lost_work_goes_first(world, &plan_of_it)?;
+    providers_are_left_alone(world, &plan_of_it)?;
     Ok(plan_of_it)
 }
 
@@ -225,21 +230,25 @@ fn lost_work_goes_first(world: &World, plan: &Plan) -> Result<(), TestCaseError>
         Action::SettleRun { retry, .. } => retry.as_deref(),
         _ => None,
     });
+    let is_there = |uid| {
+        let mut states = world.observed.objects.values();
+        states.any(|state| state.uid == uid && state.deletion_requested_at.is_none())
+    };
     let takes_no_work = |wake: &Wake| {
-        let is_cancelled = plan
-            .actions
-            .iter()
-            .any(|action| matches!(action, Action::CancelWake { wake: it, .. } if *it == wake.id));
+        // It is cancelled now, or when that does not fail any more.
+        let needed = [Some(wake.agent), Some(wake.space), wake.ticket, wake.cause];
+        let is_lost = needed.into_iter().flatten().any(|uid| !is_there(uid));
         let is_held = plan.holds.iter().any(|hold| {
             let is_not_in_line = match hold.reason {
                 HoldReason::AgentArchived
                 | HoldReason::PausedByGit
-                | HoldReason::PausedByOperator => true,
+                | HoldReason::PausedByOperator
+                | HoldReason::PausedByProvider => true,
                 _ => hold.message.contains("does not declare"),
             };
             hold.subject == HoldSubject::Wake(wake.id) && is_not_in_line
         });
-        is_cancelled || is_held
+        is_lost || is_held
     };
     let waiting = world.observed.wakes.iter().map(|queued| &queued.wake);
     let waiting = waiting.filter(|it| it.reason == WakeReason::Recovery && !takes_no_work(it));
@@ -253,6 +262,35 @@ fn lost_work_goes_first(world: &World, plan: &Plan) -> Result<(), TestCaseError>
         prop_assert!(
             passed.is_none() || order.reason == WakeReason::Recovery,
             "{order:?} starts before {passed:?}"
+        );
+    }
+    Ok(())
+}
+
+/// No run starts before its time, or its provider's, and the plan looks again when that has come.
+fn providers_are_left_alone(world: &World, plan: &Plan) -> Result<(), TestCaseError> {
+    let paused = |adapter: &str| {
+        let pause = world.observed.provider_pauses.get(adapter);
+        pause.map(|pause| pause.until)
+    };
+    for action in &plan.actions {
+        if let Action::StartRun(order) = action {
+            let mut wakes = world.observed.wakes.iter();
+            let queued = wakes.find(|queued| queued.wake.id == order.wake).unwrap();
+            let delay = queued.wake.delay.as_ref().map(|delay| delay.until);
+            for until in [delay, paused(&order.adapter_name)].into_iter().flatten() {
+                prop_assert!(until <= world.now, "{order:?} starts before {until}");
+            }
+        }
+    }
+    let delays = world.observed.wakes.iter();
+    let delays = delays.filter_map(|queued| Some(queued.wake.delay.as_ref()?.until));
+    let pauses = world.observed.provider_pauses.values();
+    for until in pauses.map(|pause| pause.until).chain(delays) {
+        let is_looked_at = plan.wake_at.is_some_and(|at| at <= until);
+        prop_assert!(
+            until <= world.now || is_looked_at,
+            "nobody looks at {until}"
         );
     }
     Ok(())
@@ -276,6 +314,22 @@ fn happen(world: &mut World, event: &Event) -> Result<(), TestCaseError> {
                 if attached {
                     world.end(run, ENDINGS[usize::from(*how) % ENDINGS.len()]);
                 }
+            }
+        }
+        Event::Upstream(run, ask) => {
+            let live = world.observed.live_runs.values();
+            let attached = live.filter(|run| run.is_attached).map(|run| run.id);
+            let attached: Vec<RunId> = attached.collect();
+            if let Some(run) = pick(attached.iter(), *run) {
+                let ask = ask.map(|(minutes, is_shared)| {
+                    let span = std::time::Duration::from_secs(u64::from(minutes) * 60);
+                    ProviderAsk {
+                        until: world.now.checked_add(span).unwrap(),
+                        status: 429,
+                        is_shared,
+                    }
+                });
+                world.end_upstream(run, "rate_limit_error", ask);
             }
         }
         Event::Restart => world.lose_daemon(),
@@ -396,6 +450,7 @@ fn calm(world: &mut World) {
     world.observed.is_draining = false;
     world.observed.operator_pauses.clear();
     world.observed.backoffs.clear();
+    minutes_pass(world, 90);
 }
 
 /// Applies plans, at most `cut` actions of each, until one is empty; whenever nothing is left to

@@ -38,6 +38,8 @@ pub(crate) struct World {
     pub(crate) spent: BTreeMap<ObjectRef, (String, Totals)>,
     /// The wakes that live runs serve.
     claimed: BTreeMap<RunId, Wake>,
+    /// The Adapter of every run.
+    adapters: BTreeMap<RunId, String>,
     /// What is set aside for live runs, and in which scopes.
     reserved: BTreeMap<RunId, (Reservation, Vec<ScopeKey>)>,
     /// Every wake ever recorded: recording one again changes nothing.
@@ -59,6 +61,7 @@ impl World {
             now: now.parse().unwrap(),
             spent: BTreeMap::new(),
             claimed: BTreeMap::new(),
+            adapters: BTreeMap::new(),
             reserved: BTreeMap::new(),
             recorded: BTreeSet::new(),
             sequence: 0,
@@ -283,10 +286,7 @@ impl World {
     /// A live run ends because its model's provider failed it. What the provider asks for is on record,
     /// and every run of the Adapter's to heed if it is shared.
     pub(crate) fn end_upstream(&mut self, run: RunId, code: &str, ask: Option<ProviderAsk>) {
-        let agent = self.observed.live_runs[&run].agent;
-        let mut agents = self.catalog.agents.iter();
-        let agent = agents.find(|(reference, _)| self.uid(reference) == agent);
-        let adapter = agent.expect("its agent is declared").1.spec.adapter.clone();
+        let adapter = self.adapters[&run].clone();
         let failed = (RunStatus::Error, Liveness::Failed, EndReason::AgentFinished);
         self.end(run, failed);
         let ended = self.observed.ended_runs.last_mut().expect("it has ended");
@@ -301,7 +301,7 @@ impl World {
                 run,
             };
             let pauses = &mut self.observed.provider_pauses;
-            pauses.insert(adapter.to_string(), pause);
+            pauses.insert(adapter, pause);
         }
     }
 
@@ -530,6 +530,7 @@ impl World {
             started_at: self.now,
             is_attached: true,
         };
+        self.adapters.insert(order.run, order.adapter_name.clone());
         self.claimed.insert(order.run, wake);
         let scopes = order.guards.iter().map(|guard| guard.scope).collect();
         self.reserved.insert(order.run, (order.reservation, scopes));
