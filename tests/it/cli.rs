@@ -367,6 +367,27 @@ Declare a fleet of one agent (homeostat init)
 }
 
 #[test]
+fn init_offers_what_it_finds() {
+    let env = TestEnv::new();
+    env.write("bin/claude", "#!/bin/sh\n");
+    let program = env.work().join("bin/claude");
+    let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&program, executable).unwrap();
+    let path = format!("{}:/usr/bin:/bin", env.work().join("bin").display());
+    let init = env.homeostat(&["init", "fleet"]).env("PATH", path);
+    init.assert().success();
+    let agents = std::fs::read_to_string(env.work().join("fleet/agents.yaml")).unwrap();
+    let offer = "# kind: Adapter\n# metadata: { name: claude }\n# spec: { type: claudeCode }\n";
+    assert!(agents.contains(offer), "{agents}");
+    // Taken up, it is valid.
+    let taken = "kind: Adapter\nmetadata: { name: claude }\nspec: { type: claudeCode }\n";
+    let taken = agents.replace(offer, &format!("apiVersion: homeostat/v1alpha1\n{taken}"));
+    env.write("fleet/agents.yaml", taken.replace("# ---", "---"));
+    let valid = env.homeostat(&["validate", "--deny-warnings", "fleet"]);
+    valid.assert().success();
+}
+
+#[test]
 fn init_touches_nothing_that_is_there() {
     let env = TestEnv::new();
     env.write("fleet/notes.txt", "mine");

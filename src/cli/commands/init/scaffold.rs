@@ -195,8 +195,24 @@ fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
+/// The program that has a type of its own.
+const CLAUDE: &str = "claude";
+
+const CLAUDE_ADAPTER: &str = "\
+# ---
+# claude was found on this host. `homeostat login anthropic` gives its runs a key, and `homeostat
+# doctor adapters` says whether they could start.
+# apiVersion: homeostat/v1alpha1
+# kind: Adapter
+# metadata: { name: claude }
+# spec: { type: claudeCode }
+";
+
 fn agents(facts: &Facts) -> String {
     let found = facts.tools.iter().map(|tool| {
+        if tool.name == CLAUDE {
+            return CLAUDE_ADAPTER.to_owned();
+        }
         format!(
             "\
 # ---
