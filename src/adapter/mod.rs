@@ -28,6 +28,9 @@ use crate::model::spec::{AdapterSpec, AdapterType, Effort};
 
 use self::lines::Line;
 
+/// The code of a run whose program does not know the session that it was to resume.
+pub const SESSION_NOT_FOUND: &str = "session_not_found";
+
 /// A way to reach an agent.
 pub trait Adapter: Send + Sync + fmt::Debug {
     /// What runs on this adapter can do.
@@ -41,6 +44,12 @@ pub trait Adapter: Send + Sync + fmt::Debug {
 
     /// A parser for one run's output.
     fn parser(&self) -> Box<dyn EventParser>;
+
+    /// The directories of [`LaunchSpec::state_dir`] that its program needs to resume a session: they
+    /// are carried from run to run, and nothing else is. None when it can't resume.
+    fn session_files(&self) -> Option<&'static [&'static str]> {
+        None
+    }
 
     /// What to write to a running agent's standard input so that it hears `text`: whole lines.
     /// None when it can't be steered. Tell the parser: [`EventParser::note_input`].
@@ -346,6 +355,11 @@ pub trait EventParser: Send + fmt::Debug {
     /// Something was written to the agent's standard input after its launch, so that what it does
     /// next, or stops doing, may be an answer to that.
     fn note_input(&mut self) {}
+
+    /// Whether the agent's program has its session now, so that a later run can resume it.
+    fn has_session(&self) -> bool {
+        false
+    }
 
     /// Whether the agent has ended its turn and waits on an open standard input: more can be said,
     /// or it can be closed, which ends the agent.

@@ -12,20 +12,21 @@ use serde_json::{Value, json};
 
 use super::control::Control;
 use super::dto::{
-    Accepted, DispatchRequest, Empty, MessageAccepted, MessageRequest, PauseRequest, Paused,
-    Resumed,
+    Accepted, DispatchRequest, Empty, HandedBack, MessageAccepted, MessageRequest, PauseRequest,
+    Paused, Resumed, SteerAccepted, SteerOutcome, SteerRequest, TakenOver, TakeoverRequest,
 };
 use super::peer::Peer;
 use super::problem::Failure;
 use super::view::{Sought, find, sought};
+use crate::dispatch::TreeChange;
 use crate::model::id::{ConversationId, MessageId, OverrideId, RunId, Uid, WakeId};
 use crate::model::kind::{Kind, ObjectRef, Revision};
-use crate::model::observed::OperatorPause;
+use crate::model::observed::{OperatorPause, Takeover};
 use crate::model::run::EndReason;
 use crate::model::spec::{Priority, SpaceSpec};
 use crate::model::units::Name;
 use crate::model::units::{OWN_VARIABLES, is_variable_name};
-use crate::model::wake::{Wake, WakeReason};
+use crate::model::wake::{Delivery, Wake, WakeReason};
 use crate::store::{Author, Effect, NewMessage, ObjectView, Posted};
 
 type Answer<T> = Result<Json<T>, Failure>;
@@ -33,6 +34,8 @@ type Body<T> = Result<Json<T>, JsonRejection>;
 
 /// The longest prompt or message, in characters; what a manifest allows.
 const PROMPT_CHARS_MAX: usize = 100_000;
+/// Files that a hand-back names.
+const HANDBACK_FILES_MAX: usize = 12;
 /// The longest idempotency key, in bytes.
 const KEY_BYTES_MAX: usize = 200;
 
@@ -102,16 +105,7 @@ pub(super) async fn message(
     check_text("text", &request.text)?;
     check_key(request.idempotency_key.as_deref())?;
     let place = Place::find(&control, &request.space).await?;
-    let message = NewMessage {
-        id: MessageId::from_uuid(control.ids().mint()),
-        workspace: place.workspace,
-        space: place.space.state.uid,
-        conversation: place.conversation(None)?,
-        author: Author::Human { name: peer.actor() },
-        text: request.text.clone(),
-        requested_by: Some(peer.actor()),
-        created_at: control.now(),
-    };
+    let message = place.message(&control, peer, &request.text)?;
     let wake = match place.addressee(&request.text) {
         Some(name) => {
             let agent = place.agent(&control, name.as_str()).await?;
@@ -119,6 +113,7 @@ pub(super) async fn message(
             let wake = wake(&control, &place, &agent, reason, peer, request.text);
             Some(Wake {
                 message: Some(message.id),
+                delivery: request.delivery,
                 ..wake
             })
         }
@@ -136,6 +131,59 @@ pub(super) async fn message(
     Ok(Json(MessageAccepted {
         message_id: posted.message.unwrap_or(id),
         run_id: posted.wake.map(RunId::of),
+        accepted_at,
+    }))
+}
+
+/// Says something to the agent of a live run. It is a message of the run's conversation, for the
+/// run's agent: what can't be told now is answered later.
+pub(super) async fn steer(
+    State(control): State<Control>,
+    ConnectInfo(peer): ConnectInfo<Peer>,
+    Path(id): Path<String>,
+    body: Body<SteerRequest>,
+) -> Answer<SteerAccepted> {
+    let Json(request) = body?;
+    check_text("text", &request.text)?;
+    check_key(request.idempotency_key.as_deref())?;
+    let store = control.store();
+    let none = || Failure::not_found(format!("there is no run '{id}'"));
+    let run = store.run(&id).await?.ok_or_else(none)?;
+    if !run.status.is_live() {
+        let hint = format!("`homeostat send {}` begins another", run.space_name);
+        return Err(Failure::refused(format!("run {} is over", run.id)).detail(hint));
+    }
+    let place = Place::find(&control, &run.space.to_string()).await?;
+    let agent = place.agent(&control, &run.agent.to_string()).await?;
+    let reason = WakeReason::UserMessage;
+    let message = NewMessage {
+        conversation: run.conversation,
+        ..place.message(&control, peer, &request.text)?
+    };
+    let wake = Wake {
+        conversation: run.conversation,
+        ticket: run.ticket,
+        message: Some(message.id),
+        delivery: Delivery::Steer,
+        ..wake(&control, &place, &agent, reason, peer, request.text)
+    };
+    let (message_id, accepted_at) = (message.id, message.created_at);
+    let posted = store
+        .post_message(message, Some(wake), request.idempotency_key)
+        .await?;
+    let outcome = match (control.levers().is_listening)(run.id) {
+        true => SteerOutcome::Steering,
+        false => SteerOutcome::QueuedAsFollowUp,
+    };
+    let run_id = accepted(&posted, accepted_at)?.run_id;
+    (control.levers().trigger)("run steered");
+    if !posted.was_duplicate {
+        audit(&control, peer, "steer", &run.id.to_string()).await?;
+    }
+    Ok(Json(SteerAccepted {
+        outcome,
+        message_id: posted.message.unwrap_or(message_id),
+        run_id,
         accepted_at,
     }))
 }
@@ -223,6 +271,113 @@ pub(super) async fn resume(
         agent: agent.reference.to_string(),
         removed,
     }))
+}
+
+/// Takes a space over: its runs end, and nothing runs there until it is handed back.
+pub(super) async fn takeover(
+    State(control): State<Control>,
+    ConnectInfo(peer): ConnectInfo<Peer>,
+    Path(space): Path<String>,
+    body: Body<TakeoverRequest>,
+) -> Answer<TakenOver> {
+    let Json(request) = body?;
+    let (store, now) = (control.store(), control.now());
+    let space = find(store, Kind::Space, &space).await?;
+    let takeover = Takeover {
+        id: OverrideId::from_uuid(control.ids().mint()),
+        space: space.state.uid,
+        by: peer.actor(),
+        reason: request.reason,
+        since: now,
+    };
+    let id = takeover.id;
+    require(store.take_over(takeover).await?)?;
+    // What of it was live when the row was written; the next pass ends whatever came after.
+    let observed = store.observe(now).await?;
+    let mut ending = Vec::new();
+    let live = observed.live_runs.values();
+    for run in live.filter(|run| run.space == space.state.uid) {
+        let (by, reason) = (peer.actor(), EndReason::TakenOver);
+        let asked = store.request_stop(run.id, reason, by, now).await?;
+        if !matches!(asked, Effect::Stale(_)) {
+            (control.levers().stop)(run.id, reason);
+            ending.push(run.id);
+        }
+    }
+    (control.levers().trigger)("space taken over");
+    let trees = store.trees_as_left(space.state.uid).await?;
+    Ok(Json(TakenOver {
+        id,
+        space: space.reference.to_string(),
+        ending,
+        trees: trees.into_iter().map(|(tree, _)| tree.path).collect(),
+    }))
+}
+
+/// Hands a space back. Its agents are told what changed.
+pub(super) async fn handback(
+    State(control): State<Control>,
+    ConnectInfo(peer): ConnectInfo<Peer>,
+    Path(space): Path<String>,
+) -> Answer<HandedBack> {
+    let (store, now) = (control.store(), control.now());
+    let place = Place::find(&control, &space).await?;
+    let uid = place.space.state.uid;
+    let observed = store.observe(now).await?;
+    if let Some(run) = observed.live_runs.values().find(|run| run.space == uid) {
+        let id = run.id.short();
+        return Err(Failure::refused(format!("run {id} is still ending")));
+    }
+    let changes = (control.levers().changes)(uid).await;
+    let changes = changes.map_err(|error| {
+        tracing::error!(
+            error = &error as &dyn std::error::Error,
+            "no look at worktrees"
+        );
+        Failure::internal("the worktrees can't be looked at")
+    })?;
+    let message = NewMessage {
+        author: Author::System,
+        ..place.message(&control, peer, &handed_back(&peer.actor(), &changes))?
+    };
+    let text = message.text.clone();
+    require(store.hand_back(message, peer.actor()).await?)?;
+    (control.levers().trigger)("space handed back");
+    Ok(Json(HandedBack {
+        space: place.space.reference.to_string(),
+        message: text,
+    }))
+}
+
+/// What a hand-back says in the conversation.
+fn handed_back(by: &str, changes: &[TreeChange]) -> String {
+    let mut lines = vec![format!(
+        "{by} had taken this space over and has handed it back."
+    )];
+    if changes.is_empty() {
+        lines.push("The worktrees are as they were left.".to_owned());
+    }
+    let mut left = HANDBACK_FILES_MAX;
+    for change in changes {
+        let short = |commit: &str| commit.chars().take(12).collect::<String>();
+        let from = short(&change.from);
+        let mut parts = vec![match &change.to {
+            Some(to) if *to != change.from => format!("now at {}, was at {from}", short(to)),
+            Some(_) | None => format!("at {from}"),
+        }];
+        let names = change.changed.iter().map(String::as_str).take(left);
+        let names: Vec<_> = names.collect();
+        left -= names.len();
+        if !names.is_empty() {
+            parts.push(format!("not committed: {}", names.join(", ")));
+        }
+        match change.changed.len() - names.len() {
+            0 => {}
+            more => parts.push(format!("{more} more not committed")),
+        }
+        lines.push(format!("- {}: {}", change.repo, parts.join("; ")));
+    }
+    lines.join("\n")
 }
 
 /// Makes the loop look at the source and at everything else. What failed, for good or for now, is
@@ -359,6 +514,20 @@ impl Place {
         ]))
     }
 
+    /// A message of the peer's in the main conversation.
+    fn message(&self, control: &Control, peer: Peer, text: &str) -> Result<NewMessage, Failure> {
+        Ok(NewMessage {
+            id: MessageId::from_uuid(control.ids().mint()),
+            workspace: self.workspace,
+            space: self.space.state.uid,
+            conversation: self.conversation(None)?,
+            author: Author::Human { name: peer.actor() },
+            text: text.to_owned(),
+            requested_by: Some(peer.actor()),
+            created_at: control.now(),
+        })
+    }
+
     /// The first agent that the text names, else the space's first.
     fn addressee(&self, text: &str) -> Option<&Name> {
         let mentions = text
@@ -411,6 +580,7 @@ fn wake(
         requested_by: Some(peer.actor()),
         env: BTreeMap::new(),
         git_identity: None,
+        delivery: Delivery::FollowUp,
         priority: Priority::None,
         revision: None,
         created_at: control.now(),

@@ -1,6 +1,7 @@
 //! What the API acts on: the store, and the few levers of the daemon that it may pull.
 
 use std::fmt;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +10,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::dto::Surroundings;
 use crate::clock::{Clock, IdSource};
-use crate::model::id::RunId;
+use crate::dispatch::{DispatchError, TreeChange};
+use crate::model::id::{RunId, Uid};
 use crate::model::observed::WorktreeBackend;
 use crate::model::run::EndReason;
 use crate::store::Store;
@@ -45,6 +47,9 @@ pub struct Pulse {
     pub since_last_pass: Duration,
 }
 
+/// A look at worktrees.
+pub type Changes = Pin<Box<dyn Future<Output = Result<Vec<TreeChange>, DispatchError>> + Send>>;
+
 /// The daemon's levers. A row is always written before one is pulled, so that a lever that moves
 /// nothing loses nothing: the next pass sees the row.
 pub struct Levers {
@@ -54,6 +59,10 @@ pub struct Levers {
     pub reconcile: Box<dyn Fn() + Send + Sync>,
     /// Ends a run that this daemon drives; false if it drives no such run.
     pub stop: Box<dyn Fn(RunId, EndReason) -> bool + Send + Sync>,
+    /// Whether a run's agent can be told something now.
+    pub is_listening: Box<dyn Fn(RunId) -> bool + Send + Sync>,
+    /// What of a space's worktrees is not as its last run left it.
+    pub changes: Box<dyn Fn(Uid) -> Changes + Send + Sync>,
     /// How the source is.
     pub source: Box<dyn Fn() -> SourceReport + Send + Sync>,
     /// How the loop is.

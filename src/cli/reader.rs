@@ -8,7 +8,7 @@ use super::error::{CliError, CliResult, Kind};
 use super::host::Host;
 use super::ui::Ui;
 use crate::api::dto::{
-    BudgetList, DomainEvents, ObjectList, Prompt, RunEvents, RunList, Transcript, Why,
+    BudgetList, DomainEvents, ObjectList, Prompt, Run, RunEvents, RunList, Transcript, Why,
 };
 use crate::api::problem::Failure;
 use crate::api::view::{self, RunQuery};
@@ -90,6 +90,14 @@ impl Reader {
         match self {
             Self::Daemon(client) => client.get(&format!("/v1/runs?{}", query_text(query))),
             Self::Database { store, runtime } => answer(runtime.block_on(view::runs(store, query))),
+        }
+    }
+
+    /// One run, with what it handed in.
+    pub(crate) fn run(&self, id: &str) -> CliResult<Run> {
+        match self {
+            Self::Daemon(client) => client.get(&format!("/v1/runs/{}", escape(id))),
+            Self::Database { store, runtime } => answer(runtime.block_on(view::run(store, id))),
         }
     }
 

@@ -22,11 +22,17 @@ pub(super) fn levers(
     resync: Duration,
 ) -> Levers {
     let (triggered, asked, turning) = (handle.clone(), handle.clone(), handle.clone());
-    let (runs, source, clock) = (runs.clone(), source.clone(), Arc::clone(clock));
+    let (source, clock) = (source.clone(), Arc::clone(clock));
+    let (stopped, told, looked) = (runs.clone(), runs.clone(), runs.clone());
     Levers {
         trigger: Box::new(move |reason| triggered.trigger(reason)),
         reconcile: Box::new(move || asked.reconcile_now()),
-        stop: Box::new(move |run, reason| runs.stop(run, reason)),
+        stop: Box::new(move |run, reason| stopped.stop(run, reason)),
+        is_listening: Box::new(move |run| told.listening().contains(&run)),
+        changes: Box::new(move |space| {
+            let runs = looked.clone();
+            Box::pin(async move { runs.changes_in(space).await })
+        }),
         source: Box::new(move || report(&source.answer(), clock.monotonic())),
         pulse: Box::new(move || pulse(turning.since_last_pass(), resync)),
     }

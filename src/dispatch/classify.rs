@@ -11,6 +11,7 @@ use crate::model::tool::{Contract, Verb};
 use crate::model::units::Span;
 
 use super::transcript::ReportedError;
+use crate::adapter::SESSION_NOT_FOUND;
 
 pub use crate::model::process::Exit;
 
@@ -78,6 +79,8 @@ pub fn classify(facts: &Facts<'_>) -> Outcome {
     };
     match facts.end {
         End::StoppedByHuman => ours("stopped by a person"),
+        End::TakenOver => ours("ended because a person took its space over"),
+        End::Interrupted => ours("interrupted by a message"),
         End::Estop => ours("ended by the emergency stop"),
         End::Removed => ours("ended because its agent, space or ticket was removed"),
         End::Silence => {
@@ -128,7 +131,8 @@ fn finished(facts: &Facts<'_>) -> Outcome {
                 Liveness::Failed
             },
             error_code: error.code.clone(),
-            is_retryable: upstream == Some(Upstream::Passing),
+            // Without the session that its program has lost, it begins a new one.
+            is_retryable: upstream == Some(Upstream::Passing) || code == Some(SESSION_NOT_FOUND),
             ..failed(
                 Some(match upstream {
                     Some(_) => ErrorFamily::TransientUpstream,

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use super::classify::{Exit, Facts, classify};
 use super::registry::{DispatchError, Shared};
 use super::transcript::{ChangedTree, Fold, continuation_summary};
-use crate::adapter::ConfigFile;
+use crate::adapter::{ConfigFile, SESSION_NOT_FOUND};
 use crate::model::chain::chain;
 use crate::model::crash::{CrashPoint, crash_point};
 use crate::model::id::RunId;
@@ -42,12 +42,16 @@ pub(super) async fn inspect_trees(
 }
 
 /// A tree, and paths in it that are not committed.
-struct Looked {
-    result: TreeResult,
-    changed: Vec<String>,
+pub(super) struct Looked {
+    pub(super) result: TreeResult,
+    pub(super) changed: Vec<String>,
 }
 
-async fn look_at(shared: &Shared, trees: &[RunTree]) -> Result<Vec<Looked>, DispatchError> {
+/// Looks at each of the trees.
+pub(super) async fn look_at(
+    shared: &Shared,
+    trees: &[RunTree],
+) -> Result<Vec<Looked>, DispatchError> {
     let (layout, user) = (shared.settings.layout.clone(), shared.settings.user());
     let trees = trees.to_vec();
     let look = move || {
@@ -160,6 +164,10 @@ pub(super) async fn close(shared: &Shared, closing: Closing<'_>) -> Result<(), D
         contract,
         silence,
     });
+    if outcome.error_code.as_deref() == Some(SESSION_NOT_FOUND) {
+        let forgotten = shared.store.forget_session_of(run).await?;
+        tracing::info!(%run, ?forgotten, "the agent's program does not know its session");
+    }
     let continuation = outcome.is_retryable.then(|| {
         let looked = trees.iter().zip(&after).zip(&is_changed);
         let changed = looked.filter(|(_, is_changed)| **is_changed);

@@ -24,7 +24,7 @@ pub(super) enum Metering {
 
 /// One run's stage between what is said and what is recorded.
 pub(super) struct Ingest {
-    redactor: Redactor,
+    redactor: Arc<Redactor>,
     words: EventStream,
     prices: Arc<PriceTable>,
     metering: Metering,
@@ -46,7 +46,7 @@ impl Ingest {
             .map(|(name, value)| Known { name, value })
             .collect();
         Self {
-            redactor: Redactor::new(&known),
+            redactor: Arc::new(Redactor::new(&known)),
             words: EventStream::default(),
             prices,
             metering,
@@ -54,6 +54,11 @@ impl Ingest {
             metered: Usage::default(),
             is_unsure: false,
         }
+    }
+
+    /// Who knows the run's secrets.
+    pub(super) fn redactor(&self) -> Arc<Redactor> {
+        Arc::clone(&self.redactor)
     }
 
     /// Which prices hold, for the run's record.

@@ -11,10 +11,14 @@
 mod allowance;
 pub mod classify;
 mod close;
+mod handback;
 mod ingest;
+mod live;
 mod log;
 mod model;
+mod prepare;
 mod provider;
+mod reach;
 mod record;
 mod recover;
 mod registry;
@@ -23,6 +27,7 @@ mod stream;
 mod tools;
 pub mod transcript;
 
+pub use handback::TreeChange;
 pub use log::LogError;
 pub use registry::{DispatchError, OnChange, RunSettings, Runs, Started, built_in_prices};
 pub use tools::RecordTools;

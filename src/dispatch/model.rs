@@ -1,16 +1,15 @@
 //! A run's way to its model: whose key pays, the gateway that holds it, and what the wire tells.
 
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, TcpListener};
 
 use tokio::sync::mpsc;
 
+use super::reach::{listener, mint_token};
 use super::registry::Shared;
-use crate::clock::{IdSource, RandomIds};
 use crate::credential::{CredentialError, CredentialStore, Provider, Resolved, Sources, resolve};
 use crate::gateway::{
-    ANTHROPIC_PATHS, GatewayError, GatewaySpec, KeyError, ModelGateway, Notice, RunToken,
-    TokenError, UpstreamKey,
+    ANTHROPIC_PATHS, GatewayError, GatewaySpec, KeyError, ListenError, ModelGateway, Notice,
+    RunToken, TokenError, UpstreamKey,
 };
 use crate::model::run::RunOrder;
 use crate::model::spec::AdapterType;
@@ -57,6 +56,8 @@ pub(super) enum AccessError {
     Bind(#[source] std::io::Error),
     #[error("start the run's gateway")]
     Gateway(#[from] GatewayError),
+    #[error("start the run's tools")]
+    Tools(#[from] ListenError),
 }
 
 impl AccessError {
@@ -65,7 +66,7 @@ impl AccessError {
         match self {
             Self::Credential(CredentialError::Missing { .. }) => "credential_missing",
             Self::Credential(_) | Self::Store(_) | Self::Key(_) => "credential_unusable",
-            Self::Token(_) | Self::Bind(_) | Self::Gateway(_) => "gateway",
+            Self::Token(_) | Self::Bind(_) | Self::Gateway(_) | Self::Tools(_) => "gateway",
         }
     }
 }
@@ -97,7 +98,7 @@ pub(super) async fn open(
 
 fn start(shared: &Shared, sources: &Sources<'_>) -> Result<ModelAccess, AccessError> {
     let resolved = resolve(Provider::Anthropic, sources)?;
-    let run_key = format!("{}{}", RandomIds.mint().simple(), RandomIds.mint().simple());
+    let run_key = mint_token();
     let (sink, notices) = mpsc::channel(NOTICES_MAX);
     let spec = GatewaySpec {
         token: RunToken::new(run_key.clone())?,
@@ -106,9 +107,8 @@ fn start(shared: &Shared, sources: &Sources<'_>) -> Result<ModelAccess, AccessEr
         timeouts: shared.settings.timeouts,
         paths: ANTHROPIC_PATHS,
     };
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(AccessError::Bind)?;
     let gateway = ModelGateway::start(
-        listener,
+        listener()?,
         spec,
         shared.settings.models.clone(),
         sink,
@@ -169,7 +169,6 @@ mod tests {
             ("", "OTHER=1", true),
             ("", "ANTHROPIC_API_KEY=own", false),
             ("ANTHROPIC_API_KEY=all", "ANTHROPIC_API_KEY=own", true),
-            ("", "ANTHROPIC_BASE_URL=http://own", false),
             (
                 "ANTHROPIC_BASE_URL=http://all",
                 "ANTHROPIC_BASE_URL=http://own",

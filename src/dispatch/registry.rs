@@ -7,14 +7,15 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::{mpsc, oneshot, watch};
 
 use super::log::LogError;
 use super::runner;
+use super::tools::contract_of;
 use crate::clock::Clock;
 use crate::gateway;
 use crate::model::crash::{CrashPoint, crash_point};
-use crate::model::id::RunId;
+use crate::model::id::{RunId, WakeId};
 use crate::model::observed::WorktreeBackend;
 use crate::model::run::{EndReason, RunOrder};
 use crate::model::worktree::UserIds;
@@ -113,9 +114,26 @@ pub(super) struct Shared {
 /// What runs, and whether more may.
 #[derive(Default)]
 struct Live {
-    runs: BTreeMap<RunId, watch::Sender<Option<EndReason>>>,
+    runs: BTreeMap<RunId, Task>,
     is_closed: bool,
 }
+
+/// How a run's task is reached.
+struct Task {
+    stop: watch::Sender<Option<EndReason>>,
+    /// Where its agent's messages go, while it takes any.
+    messages: Option<mpsc::Sender<Tell>>,
+}
+
+/// A message for a live agent: what the wake says.
+pub(super) struct Tell {
+    pub(super) wake: WakeId,
+    /// Answered when the agent was told; dropped when it was not.
+    pub(super) taken: oneshot::Sender<()>,
+}
+
+/// Messages that wait for an agent to be told; a further one waits for its own run.
+const MESSAGES_MAX: usize = 20;
 
 impl fmt::Debug for Runs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -153,6 +171,29 @@ impl Runs {
         self.shared.live().runs.keys().copied().collect()
     }
 
+    /// Those of them whose agents can be told something now.
+    pub fn listening(&self) -> BTreeSet<RunId> {
+        let live = self.shared.live();
+        let listening = live.runs.iter().filter(|(_, task)| task.messages.is_some());
+        listening.map(|(run, _)| *run).collect()
+    }
+
+    /// Tells a live run's agent what the wake says; false if it was not told, and the wake waits.
+    pub async fn tell(&self, run: RunId, wake: WakeId) -> bool {
+        let (taken, is_taken) = oneshot::channel();
+        {
+            let live = self.shared.live();
+            let messages = live.runs.get(&run).and_then(|task| task.messages.as_ref());
+            let tell = Tell { wake, taken };
+            // Without a receiver, or room, the sender of the answer is dropped with it.
+            let sent = messages.map(|messages| messages.try_send(tell).is_ok());
+            if sent != Some(true) {
+                return false;
+            }
+        }
+        is_taken.await.is_ok()
+    }
+
     /// Claims the order's wake and starts its run. The task is registered before the row is
     /// written, so that no pass takes the run for an orphan.
     ///
@@ -169,7 +210,8 @@ impl Runs {
             if live.is_closed {
                 return Ok(Started::Refused("the daemon is stopping".to_owned()));
             }
-            live.runs.insert(run, stop);
+            let messages = None;
+            live.runs.insert(run, Task { stop, messages });
         }
         let registered = Registered {
             shared: Arc::clone(&self.shared),
@@ -198,7 +240,7 @@ impl Runs {
             sandbox_state: settings.sandbox.kind.as_str().to_owned(),
             credential_source: "none".to_owned(),
             backend: settings.backend,
-            contract: None,
+            contract: contract_of(order),
             log_path: self
                 .shared
                 .log_path(order.run)
@@ -219,8 +261,8 @@ impl Runs {
     /// nothing.
     pub fn stop(&self, run: RunId, reason: EndReason) -> bool {
         let live = self.shared.live();
-        let stop = live.runs.get(&run);
-        stop.inspect(|stop| ask(stop, reason)).is_some()
+        let task = live.runs.get(&run);
+        task.inspect(|task| ask(&task.stop, reason)).is_some()
     }
 
     /// Lets no run start any more, and asks every one that did to end: none slips in between, also
@@ -228,7 +270,7 @@ impl Runs {
     pub fn close(&self, reason: EndReason) {
         let mut live = self.shared.live();
         live.is_closed = true;
-        live.runs.values().for_each(|stop| ask(stop, reason));
+        live.runs.values().for_each(|task| ask(&task.stop, reason));
     }
 }
 
@@ -279,6 +321,37 @@ impl Shared {
     /// A short section without an await; each change of the map is one call.
     fn live(&self) -> MutexGuard<'_, Live> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets messages come for the run's agent.
+    pub(super) fn listen(&self, run: RunId) -> mpsc::Receiver<Tell> {
+        let (sender, receiver) = mpsc::channel(MESSAGES_MAX);
+        if let Some(task) = self.live().runs.get_mut(&run) {
+            task.messages = Some(sender);
+        }
+        (self.on_change)("run listens");
+        receiver
+    }
+
+    /// Lets no message come any more.
+    pub(super) fn listen_no_more(&self, run: RunId) {
+        if let Some(task) = self.live().runs.get_mut(&run) {
+            task.messages = None;
+        }
+    }
+
+    /// The stop that is on record for the run, or for everything.
+    pub(super) async fn stop_on_record(
+        &self,
+        run: RunId,
+    ) -> Result<Option<EndReason>, DispatchError> {
+        if let Some(asked) = self.store.stop_requested(run).await? {
+            return Ok(Some(asked.reason));
+        }
+        let data_dir = self.settings.data_dir.clone();
+        let stop = blocking("read estop", move || estop::read(&data_dir)).await?;
+        let stop = stop.map_err(DispatchError::Estop)?;
+        Ok(stop.map(|_set| EndReason::Estop))
     }
 
     /// Where the run's log lies.

@@ -1,5 +1,6 @@
-//! What comes of a running agent: its output as events, its gateway's notices, and its end.
+//! What comes of a running agent: its output as events, what it asked the daemon for, and its end.
 
+use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
@@ -9,39 +10,33 @@ use tokio::net::unix::pipe;
 use tokio::time::{Instant, sleep_until};
 
 use super::classify::Exit;
-use super::model::ModelAccess;
+use super::reach::{Heard, Reach};
 use super::record::RecordError;
 use crate::adapter::EventParser;
 use crate::adapter::lines::{Line, Lines};
-use crate::gateway::Notice;
 use crate::model::event::AgentEvent;
 use crate::model::run::EndReason;
-use crate::process::control::{self, Decoder, Order, Report};
+use crate::process::control::{self, Decoder, Input, Order, Report};
 
+/// How long a shim may take to read an order. It does little else.
+const SEND: Duration = Duration::from_secs(10);
 /// How long the output of a process that is gone may take to run dry.
 const DRAIN: Duration = Duration::from_secs(5);
 
 /// What comes next of a run.
 pub(super) enum Said {
     Agent(Vec<AgentEvent>),
-    Gateway(Notice),
+    Daemon(Heard),
+    /// So many of the last inputs did not reach the agent.
+    Refused(usize),
 }
 
-/// The agent's next events, or what its gateway has to say. Cancel-safe: both are.
-pub(super) async fn next_said(stream: &mut Stream, access: Option<&mut ModelAccess>) -> Said {
-    let notice = async {
-        match access {
-            Some(access) => match access.notices.recv().await {
-                Some(notice) => notice,
-                None => std::future::pending().await,
-            },
-            None => std::future::pending().await,
-        }
-    };
+/// The agent's next events, or what the daemon's side of it has to say. Cancel-safe: both are.
+pub(super) async fn next_said(stream: &mut Stream, reach: &mut Reach) -> Said {
     tokio::select! {
         biased;
-        notice = notice => Said::Gateway(notice),
-        events = stream.next() => Said::Agent(events),
+        heard = reach.next() => Said::Daemon(heard),
+        said = stream.next() => said,
     }
 }
 
@@ -52,6 +47,8 @@ pub(super) struct Stream {
     control: Control,
     parser: Box<dyn EventParser>,
     exit: Option<Exit>,
+    /// Whether the agent can be given more to read.
+    takes_input: bool,
     /// When the output of a process that is gone is read no longer.
     drained_at: Option<Instant>,
 }
@@ -71,6 +68,7 @@ impl Stream {
             control: Control::new(control, decoder)?,
             parser,
             exit: None,
+            takes_input: true,
             drained_at: None,
         })
     }
@@ -86,39 +84,68 @@ impl Stream {
         self.parser.finish(end, exit)
     }
 
+    /// Whether its process is gone.
+    pub(super) const fn has_exited(&self) -> bool {
+        self.exit.is_some()
+    }
+
+    /// Whether the agent has ended its turn, and waits for more or for the end of its input.
+    pub(super) fn awaits_input(&self) -> bool {
+        self.takes_input && self.parser.awaits_input()
+    }
+
+    /// Gives the agent whole lines to read; whether they are on their way.
+    pub(super) async fn send_input(&mut self, text: String) -> bool {
+        if !self.takes_input {
+            return false;
+        }
+        self.parser.note_input();
+        self.takes_input = self.control.send(&Order::Input(Input { text })).await;
+        self.takes_input
+    }
+
+    /// Ends the agent's input: there is nothing more to say to it.
+    pub(super) async fn close_input(&mut self) {
+        if std::mem::take(&mut self.takes_input) {
+            self.control.send(&Order::CloseInput).await;
+        }
+    }
+
+    /// Whether the agent's program has its session now.
+    pub(super) fn has_session(&self) -> bool {
+        self.parser.has_session()
+    }
+
     /// Whether nothing can come any more.
     pub(super) const fn is_over(&self) -> bool {
         self.exit.is_some() && self.stdout.is_none() && self.stderr.is_none()
     }
 
     /// What comes next; empty when something ended. Cancel-safe: each branch is.
-    async fn next(&mut self) -> Vec<AgentEvent> {
-        tokio::select! {
+    async fn next(&mut self) -> Said {
+        Said::Agent(tokio::select! {
             line = next_line(&mut self.stdout) => match line {
-                Some(line) => {
-                    let events = self.parser.stdout_line(&line);
-                    if self.parser.awaits_input() {
-                        self.control.close_input();
-                    }
-                    events
-                }
+                Some(line) => self.parser.stdout_line(&line),
                 None => { self.stdout = None; Vec::new() }
             },
             line = next_line(&mut self.stderr) => match line {
                 Some(line) => self.parser.stderr_line(&line),
                 None => { self.stderr = None; Vec::new() }
             },
-            exit = self.control.exit(), if self.exit.is_none() => {
-                self.exit = Some(exit);
-                self.drained_at = Some(Instant::now() + DRAIN);
-                Vec::new()
-            }
+            word = self.control.word(), if self.exit.is_none() => match word {
+                Word::Exited(exit) => {
+                    self.exit = Some(exit);
+                    self.drained_at = Some(Instant::now() + DRAIN);
+                    Vec::new()
+                }
+                Word::Refused(inputs) => return Said::Refused(inputs),
+            },
             () = at(self.drained_at) => {
                 // Something outside the run holds the pipe open; what it says is not the run's.
                 (self.stdout, self.stderr) = (None, None);
                 Vec::new()
             }
-        }
+        })
     }
 }
 
@@ -150,37 +177,52 @@ impl Control {
         Ok(Self { socket, decoder })
     }
 
-    /// Ends the agent's standard input: there is nothing to say to it. A few bytes on a socket that
-    /// carries little else; where they find no room, the agent's silence ends it.
-    fn close_input(&self) {
-        let sent = control::encode(&Order::CloseInput)
-            .map_err(|error| error.to_string())
-            .and_then(|line| {
-                self.socket
-                    .try_write(&line)
-                    .map_err(|error| error.to_string())
-            });
-        if let Err(error) = sent {
-            tracing::warn!(error, "input not closed");
-        }
+    /// Sends an order whole; whether it is on its way. Nothing more can be sent after one that is
+    /// not.
+    async fn send(&self, order: &Order) -> bool {
+        let sent = match control::encode(order) {
+            Ok(line) => tokio::time::timeout(SEND, self.write(&line)).await,
+            Err(error) => Ok(Err(io::Error::other(error))),
+        };
+        let error = match sent {
+            Ok(Ok(())) => return true,
+            Ok(Err(error)) => error,
+            Err(_elapsed) => io::ErrorKind::TimedOut.into(),
+        };
+        tracing::warn!(%error, "shim not told");
+        false
     }
 
-    /// How the agent ended; an empty exit when the shim went away without saying.
-    async fn exit(&mut self) -> Exit {
+    async fn write(&self, mut line: &[u8]) -> io::Result<()> {
+        while !line.is_empty() {
+            self.socket.writable().await?;
+            match self.socket.try_write(line) {
+                Ok(written) => line = line.get(written..).unwrap_or_default(),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// The next thing that it reports of the agent; an empty exit when it went away without saying.
+    /// Cancel-safe: what was read is kept.
+    async fn word(&mut self) -> Word {
         let mut piece = [0; 4096];
         loop {
             match self.decoder.message::<Report>() {
-                Ok(Some(Report::Exited(exited))) => return exited.exit,
+                Ok(Some(Report::Exited(exited))) => return Word::Exited(exited.exit),
                 Ok(Some(Report::InputRefused(refused))) => {
-                    tracing::warn!(reason = %refused.reason, inputs = refused.inputs, "input refused");
+                    tracing::info!(reason = %refused.reason, inputs = refused.inputs, "input refused");
+                    return Word::Refused(usize::try_from(refused.inputs).unwrap_or(usize::MAX));
                 }
                 Ok(Some(Report::Failed(failed))) => {
                     tracing::warn!(%failed, "shim gave up");
-                    return Exit::default();
+                    return Word::Exited(Exit::default());
                 }
                 Ok(Some(Report::Started(_) | Report::Attested(_) | Report::Running(_))) => {}
                 Ok(None) => match self.socket.read(&mut piece).await {
-                    Ok(0) | Err(_) => return Exit::default(),
+                    Ok(0) | Err(_) => return Word::Exited(Exit::default()),
                     Ok(read) => self.decoder.push(piece.get(..read).unwrap_or_default()),
                 },
                 Err(error) => {
@@ -188,11 +230,19 @@ impl Control {
                         error = &error as &dyn std::error::Error,
                         "shim not understood"
                     );
-                    return Exit::default();
+                    return Word::Exited(Exit::default());
                 }
             }
         }
     }
+}
+
+/// What a shim reports of its agent.
+enum Word {
+    /// It ended so.
+    Exited(Exit),
+    /// It can't read so many inputs.
+    Refused(usize),
 }
 
 fn lines(descriptor: OwnedFd) -> Result<Lines<pipe::Receiver>, RecordError> {

@@ -4,13 +4,16 @@ use std::sync::Arc;
 
 use serde_json::json;
 
+use crate::adapter;
 use crate::clock::Clock;
 use crate::model::chain::chain;
-use crate::model::tool::{MemoryFact, Principal, Verb};
+use crate::model::run::RunOrder;
+use crate::model::tool::{MemoryFact, Principal, Tool, Verb};
 use crate::redact::Redactor;
 use crate::store::{Effect, MessageView, NewFact, Noted, Store, StoreError};
 use crate::tool::{
     GetMessages, Kept, Line, Messages, Recall, Remember, SubmitPlan, ToolFault, ToolPort,
+    materialize,
 };
 
 /// Facts that one `recall` answers with at most.
@@ -92,6 +95,24 @@ impl ToolPort for RecordTools {
             Err(error) => Err(unavailable(by, &error)),
         }
     }
+}
+
+/// The tools of a run; none where its agent can't be given any. What it is told of, and what it can
+/// call, are both this.
+pub(super) fn tools_of(order: &RunOrder) -> Vec<Tool> {
+    let capabilities = adapter::for_spec(&order.adapter).capabilities();
+    match capabilities.observes_contract {
+        true => materialize(order.mode),
+        false => Vec::new(),
+    }
+}
+
+/// The verb that hands in what a run owes; none where it owes nothing in particular, or has no way
+/// to call it.
+pub(super) fn contract_of(order: &RunOrder) -> Option<Verb> {
+    let tools = tools_of(order);
+    let contract = order.mode.contract();
+    contract.filter(|verb| tools.iter().any(|tool| tool.verb == *verb))
 }
 
 /// Says in the log what the agent is not told.

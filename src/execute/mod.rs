@@ -25,7 +25,7 @@ use crate::model::action::Action;
 use crate::model::budget::Incident;
 use crate::model::chain::chain;
 use crate::model::crash::{CrashPoint, crash_point};
-use crate::model::id::RunId;
+use crate::model::id::{RunId, WakeId};
 use crate::model::observed::WorktreeBackend;
 use crate::model::run::RunOrder;
 use crate::model::worktree::UserIds;
@@ -254,6 +254,7 @@ impl Executor {
                 effect
             }
             Action::StartRun(order) => return self.start_run(*order).await,
+            Action::TellRun { run, wake } => return self.tell_run(run, wake).await,
             Action::ReapRun { run } => return self.shared.reap_run(run).await,
             Action::EnsureSpaceRoot {
                 workspace,
@@ -272,6 +273,16 @@ impl Executor {
             }
         };
         applied(effect)
+    }
+
+    /// An agent that takes no message any more is no failure of the wake: it waits for its own run.
+    async fn tell_run(&self, run: RunId, wake: WakeId) -> Result<(), ExecuteError> {
+        match self.shared.runs.tell(run, wake).await {
+            true => Ok(()),
+            false => Err(ExecuteError::Stale {
+                what: format!("run {run} was not told of wake {wake}"),
+            }),
+        }
     }
 
     /// A refusal at the exec boundary is no failure of the wake: the plan was made from older rows,
@@ -294,7 +305,8 @@ const fn is_background(action: &Action) -> bool {
         | Action::EnsureSpaceRoot { .. }
         | Action::ProvisionWorktree(_)
         | Action::ReclaimWorktree { .. }
-        | Action::ReclaimSpaceRoot { .. } => true,
+        | Action::ReclaimSpaceRoot { .. }
+        | Action::TellRun { .. } => true,
         Action::StopRun { .. }
         | Action::SettleRun { .. }
         | Action::RecordIncident { .. }

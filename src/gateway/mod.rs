@@ -13,7 +13,7 @@ mod mcp;
 mod model;
 
 pub use listener::{CONNECTIONS_MAX, ListenError, RunToken, TokenError};
-pub use mcp::{MCP_REQUEST_BYTES_MAX, MCP_SERVER, McpGateway, McpSpec};
+pub use mcp::{MCP_REQUEST_BYTES_MAX, McpGateway, McpSpec};
 pub use model::{
     ANTHROPIC_PATHS, Client, GatewayError, GatewaySpec, KeyError, KeyVerdict, MeteredUsage,
     ModelGateway, Notice, REQUEST_BYTES_MAX, Sink, Timeouts, TroubleKind, UpstreamKey,

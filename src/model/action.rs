@@ -118,6 +118,13 @@ pub enum Action {
     },
     /// Claims a wake and starts its run.
     StartRun(Box<RunOrder>),
+    /// Tells a live run what a wake says, which then has no run of its own.
+    TellRun {
+        /// The run.
+        run: RunId,
+        /// The wake.
+        wake: WakeId,
+    },
     /// Forgets an object whose finalizers are done.
     FinishDeletion {
         /// Which.
@@ -151,6 +158,7 @@ impl Action {
             | Self::ChangeTicket(_)
             | Self::FireSchedule { .. }
             | Self::CancelWake { .. }
+            | Self::TellRun { .. }
             | Self::FinishDeletion { .. } => 0,
         }
     }
@@ -216,7 +224,7 @@ impl Action {
             Self::ChangeTicket(change) => format!("{name}/{}", change.ticket),
             Self::DispatchOnce { dispatch, .. } => format!("{name}/{dispatch}"),
             Self::FireSchedule { schedule, .. } => format!("{name}/{schedule}"),
-            Self::CancelWake { wake, .. } => format!("{name}/{wake}"),
+            Self::CancelWake { wake, .. } | Self::TellRun { wake, .. } => format!("{name}/{wake}"),
             Self::StartRun(order) => format!("{name}/{}", order.wake),
             Self::FinishDeletion { uid, .. } => format!("{name}/{uid}"),
         }
@@ -245,6 +253,7 @@ impl Action {
             | Self::FireSchedule { .. }
             | Self::CancelWake { .. }
             | Self::StartRun(_)
+            | Self::TellRun { .. }
             | Self::FinishDeletion { .. } => self.key(),
         }
     }
@@ -288,6 +297,8 @@ pub enum HoldReason {
     PausedByGit,
     /// An operator paused the agent.
     PausedByOperator,
+    /// A person took the space over.
+    TakenOver,
     /// The agent is archived.
     AgentArchived,
     /// A budget that gates dispatch is exhausted.

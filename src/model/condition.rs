@@ -89,6 +89,8 @@ pub enum ConditionReason {
     PausedByGit,
     /// Paused by an operator.
     PausedByOperator,
+    /// A person took the space over.
+    TakenOver,
     /// Paused by a budget.
     PausedByBudget,
     /// Archived by the manifest.

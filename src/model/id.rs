@@ -93,6 +93,10 @@ typed_id!(
     MessageId
 );
 typed_id!(
+    /// What an agent's program calls its own memory of a conversation.
+    SessionId
+);
+typed_id!(
     /// One repo's checkout under one space.
     WorktreeId
 );

@@ -165,6 +165,21 @@ pub struct ProviderPause {
     pub run: RunId,
 }
 
+/// A space that a person took over: nothing runs there until it is handed back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Takeover {
+    /// Its id.
+    pub id: OverrideId,
+    /// The space.
+    pub space: Uid,
+    /// Who took it over.
+    pub by: String,
+    /// Why.
+    pub reason: Option<String>,
+    /// When.
+    pub since: Timestamp,
+}
+
 /// The emergency stop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Estop {
@@ -229,6 +244,8 @@ pub struct Observed {
     /// Pauses that providers asked for, by the Adapter's name. Those that an Adapter's earlier
     /// generation was asked for are over: it may have another key now.
     pub provider_pauses: BTreeMap<String, ProviderPause>,
+    /// Spaces that people took over, by uid.
+    pub takeovers: BTreeMap<Uid, Takeover>,
     /// Budgets' pauses.
     pub budget_pauses: BTreeMap<ScopeKey, BudgetPause>,
     /// Month-to-date spend by the budget's object (a BudgetPolicy, or an Agent's own figure).

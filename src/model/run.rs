@@ -89,6 +89,10 @@ wire_enum!(
         AgentFinished,
         /// A person, by `stop`.
         StoppedByHuman,
+        /// A person took its space over.
+        TakenOver,
+        /// A message that was to interrupt it.
+        Interrupted,
         /// The emergency stop.
         Estop,
         /// Its agent, space or ticket was removed.
@@ -291,6 +295,8 @@ pub struct LiveRun {
     pub started_at: Timestamp,
     /// Whether a task of this daemon drives it. A live row without one is an orphan.
     pub is_attached: bool,
+    /// Whether its agent can be told something now.
+    pub is_listening: bool,
 }
 
 /// A provider's wish to be left alone.

@@ -43,6 +43,10 @@ impl Verb {
     }
 }
 
+/// What the server of the daemon's tools is called, in configurations and in the names that agents
+/// give its tools.
+pub const TOOL_SERVER: &str = "homeostat";
+
 /// A tool as a run has it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tool {

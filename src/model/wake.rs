@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use strum::{Display, EnumIter, EnumString};
+use strum::{Display, EnumIter, EnumString, IntoStaticStr};
 
 use super::id::{ConversationId, MessageId, RunId, Uid, WakeId};
 use super::kind::Revision;
@@ -40,6 +40,40 @@ pub enum WakeReason {
     FollowUp,
     /// Its previous run was lost, or its model's provider failed it.
     Recovery,
+}
+
+/// What becomes of a wake while a run of its conversation is live.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    Serialize,
+    Deserialize,
+    Display,
+    EnumString,
+    EnumIter,
+    IntoStaticStr,
+)]
+#[serde(rename_all = "camelCase")]
+#[strum(serialize_all = "camelCase")]
+pub enum Delivery {
+    /// The run is told, if it is the same agent's and takes messages; else it waits.
+    Steer,
+    /// It waits for its own run.
+    #[default]
+    FollowUp,
+    /// The run is ended, and the wake has the next one.
+    Interrupt,
+}
+
+impl Delivery {
+    /// Of a message that does not say.
+    pub const fn of_messages() -> Self {
+        Self::Steer
+    }
 }
 
 /// How far a wake has come.
@@ -105,6 +139,8 @@ pub struct Wake {
     pub env: BTreeMap<String, String>,
     /// Author and committer, set by the caller.
     pub git_identity: Option<GitIdentity>,
+    /// What becomes of it while a run of its conversation is live.
+    pub delivery: Delivery,
     /// Its place in the queue.
     pub priority: Priority,
     /// The revision that it was planned against.

@@ -4,7 +4,8 @@
 //! One live run a conversation, one writer a worktree, and the caps of fleet, workspace, repo and
 //! agent, counting the runs that this plan admits. Within a conversation the earliest wake goes
 //! first; a wake whose agent takes no work is not in line, so it keeps nobody else waiting. The
-//! next attempt of a lost run has the lost run's place, which was before everything that waits.
+//! next attempt of a lost run has the lost run's place, which was before everything that waits; a
+//! message that interrupts comes next.
 //!
 //! An agent whose provider asked to be left alone takes no work until then, whoever's run was told:
 //! its wakes wait beside the line, so that agents of other providers go on. A next attempt that only
@@ -26,16 +27,23 @@ use crate::model::observed::{Backoff, ObjectState, ProviderPause};
 use crate::model::run::{RunOrder, RunTree};
 use crate::model::spec::{AdapterSpec, AgentSpec, GitIdentity, Lifecycle};
 use crate::model::units::SilenceTimeout;
-use crate::model::wake::{QueuedWake, Wake, WakeReason};
+use crate::model::wake::{Delivery, QueuedWake, Wake, WakeReason};
 
 pub(super) fn step(cx: &mut PlanCx<'_>) {
     let mut wakes: Vec<&QueuedWake> = cx.view.observed.wakes.iter().collect();
     wakes.sort_by_key(|queued| {
         let is_recovery = queued.wake.reason == WakeReason::Recovery;
-        (!is_recovery, queued.wake.priority, queued.sequence)
+        let interrupts = queued.wake.delivery == Delivery::Interrupt;
+        (
+            !is_recovery,
+            !interrupts,
+            queued.wake.priority,
+            queued.sequence,
+        )
     });
     let mut lanes = Lanes::of(cx.view);
     let mut gates = Gates::of(cx.view);
+    wakes.retain(|queued| !cx.is_told(queued.wake.id));
     for queued in wakes {
         admit(cx, &mut lanes, &mut gates, &queued.wake);
     }
@@ -150,6 +158,7 @@ fn order_for(
     let adapter = adapter.ok_or_else(|| absent("agent's adapter"))?;
     lifecycle(view, agent)?;
     provider(view, agent)?;
+    taken_over(view, space)?;
     in_line(view, lanes, wake)?;
     delayed(view, wake)?;
     let room = provisioned(view, space, wake)?;
@@ -166,7 +175,7 @@ fn order_for(
 }
 
 /// An agent paused by git or by an operator, or archived, is dispatched on no path.
-fn lifecycle(view: &View<'_>, agent: &AgentView<'_>) -> Result<(), Gate> {
+pub(super) fn lifecycle(view: &View<'_>, agent: &AgentView<'_>) -> Result<(), Gate> {
     let name = agent.reference;
     match agent.resource.spec.lifecycle {
         Some(Lifecycle::Archived) => {
@@ -219,6 +228,19 @@ fn delayed(view: &View<'_>, wake: &Wake) -> Result<(), Gate> {
         }
         None => Ok(()),
     }
+}
+
+/// Nothing runs in a space that a person took over.
+fn taken_over(view: &View<'_>, space: &SpaceView<'_>) -> Result<(), Gate> {
+    let Some(takeover) = view.observed.takeovers.get(&space.state.uid) else {
+        return Ok(());
+    };
+    let why = takeover.reason.as_deref().unwrap_or("no reason given");
+    let message = format!(
+        "{} was taken over by {}: {why}",
+        space.reference, takeover.by
+    );
+    Err((HoldReason::TakenOver, message))
 }
 
 fn in_line(view: &View<'_>, lanes: &mut Lanes, wake: &Wake) -> Result<(), Gate> {

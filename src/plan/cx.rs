@@ -1,13 +1,13 @@
 //! What the steps write: actions, holds, and when to look again.
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
 use super::view::View;
 use crate::model::action::{Action, Hold, HoldReason, HoldSubject, Plan, TicketChange};
-use crate::model::id::Uid;
+use crate::model::id::{Uid, WakeId};
 use crate::model::observed::Backoff;
 use crate::model::ticket::TicketStatus;
 
@@ -21,6 +21,8 @@ pub(super) struct PlanCx<'a> {
     wake_at: Option<Timestamp>,
     /// Tickets whose status this plan changes, with the status that it leaves them in.
     ticket_changes: BTreeMap<Uid, TicketStatus>,
+    /// Wakes that live runs are told of.
+    told: BTreeSet<WakeId>,
 }
 
 impl<'a> PlanCx<'a> {
@@ -32,6 +34,7 @@ impl<'a> PlanCx<'a> {
             holds: BTreeMap::new(),
             wake_at: None,
             ticket_changes: BTreeMap::new(),
+            told: BTreeSet::new(),
         }
     }
 
@@ -114,6 +117,16 @@ impl<'a> PlanCx<'a> {
     pub(super) fn note_change(&mut self, change: &TicketChange) {
         debug_assert!(change.from.may_become(change.to), "{change:?}");
         self.ticket_changes.insert(change.ticket, change.to);
+    }
+
+    /// Notes that this plan has a live run told of the wake.
+    pub(super) fn note_told(&mut self, wake: WakeId) {
+        self.told.insert(wake);
+    }
+
+    /// Whether this plan has a live run told of the wake.
+    pub(super) fn is_told(&self, wake: WakeId) -> bool {
+        self.told.contains(&wake)
     }
 
     /// The plan.

@@ -11,7 +11,7 @@ use crate::model::id::{ConversationId, WakeId};
 use crate::model::kind::{Kind, ObjectRef, Resource};
 use crate::model::observed::ObjectState;
 use crate::model::spec::{DispatchSpec, Priority};
-use crate::model::wake::{Wake, WakeReason};
+use crate::model::wake::{Delivery, Wake, WakeReason};
 
 pub(super) fn step(cx: &mut PlanCx<'_>) {
     let view = cx.view;
@@ -87,6 +87,7 @@ fn wake_of(
         requested_by: spec.requested_by.clone(),
         env: spec.env.clone(),
         git_identity: spec.git_identity.clone(),
+        delivery: Delivery::FollowUp,
         priority: about.map_or_else(Priority::default, |it| it.spec.priority),
         revision: view.revision(),
         created_at: view.now,

@@ -31,6 +31,7 @@ mod schedules;
 mod tickets;
 
 mod admit;
+mod converse;
 mod gates;
 
 mod prune;
@@ -74,6 +75,7 @@ pub fn plan(input: &PlanInput<'_>) -> Plan {
     tickets::step(&mut cx); //    assignments wake, running work is in progress
     dispatches::step(&mut cx); // one wake a generation
     schedules::step(&mut cx); //  one wake a slot
+    converse::step(&mut cx); //   messages reach the runs of their conversations
     admit::step(&mut cx); //      waiting wakes become runs, or are held
     reclaim::step(&mut cx); //    worktrees and roots that nothing wants
     prune::step(&mut cx); //      objects whose finalizers are done are forgotten

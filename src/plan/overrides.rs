@@ -1,5 +1,5 @@
-//! Overrides: an emergency stop ends every live run; an operator's pause may run out, and so may a
-//! provider's and the delay of a next attempt.
+//! Overrides: an emergency stop ends every live run, a takeover those of its space; an operator's
+//! pause may run out, and so may a provider's and the delay of a next attempt.
 
 use super::cx::PlanCx;
 use super::view::Standing;
@@ -15,6 +15,15 @@ pub(super) fn step(cx: &mut PlanCx<'_>) {
             cx.push(Action::StopRun {
                 run: run.id,
                 reason: EndReason::Estop,
+            });
+        }
+    }
+    let live = observed.live_runs.values();
+    for run in live.filter(|run| run.is_attached && run.stop_requested.is_none()) {
+        if observed.takeovers.contains_key(&run.space) && cx.view.standing.may_remove() {
+            cx.push(Action::StopRun {
+                run: run.id,
+                reason: EndReason::TakenOver,
             });
         }
     }

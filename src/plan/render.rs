@@ -122,7 +122,9 @@ pub(super) fn object_of<'a>(view: &View<'a>, action: &'a Action) -> Option<&'a O
         Action::ChangeTicket(change) => named(change.ticket),
         Action::DispatchOnce { dispatch, .. } => named(*dispatch),
         Action::FireSchedule { schedule, .. } => named(*schedule),
-        Action::CancelWake { wake, .. } => named(wake_of(view, *wake)?.agent),
+        Action::CancelWake { wake, .. } | Action::TellRun { wake, .. } => {
+            named(wake_of(view, *wake)?.agent)
+        }
         Action::StartRun(order) => Some(&order.agent_ref),
         Action::FinishDeletion { object, .. } => Some(object),
     }
@@ -166,6 +168,9 @@ fn wake_name(view: &View<'_>, wake: WakeId) -> String {
 fn detail_of(view: &View<'_>, action: &Action) -> String {
     match action {
         Action::StopRun { run, reason } => format!("stop run {}: {reason}", run.short()),
+        Action::TellRun { run, wake } => {
+            format!("tell run {} of {}", run.short(), wake_name(view, *wake))
+        }
         Action::ReapRun { run } => format!("confirm that run {} is gone, close it", run.short()),
         Action::SettleRun { run, retry, ticket } => {
             settle_detail(view, *run, retry.as_deref(), ticket.as_ref())

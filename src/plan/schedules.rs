@@ -16,7 +16,7 @@ use crate::model::id::{ConversationId, Uid, WakeId};
 use crate::model::kind::{Kind, ObjectRef, Resource};
 use crate::model::observed::ObjectState;
 use crate::model::spec::{Overlap, Priority, ScheduleSpec};
-use crate::model::wake::{Wake, WakeReason};
+use crate::model::wake::{Delivery, Wake, WakeReason};
 
 /// How far back the latest slot is looked for, nearest first, in minutes: whatever the expression,
 /// the first stretch that holds a slot holds few.
@@ -133,6 +133,7 @@ fn wake_of(
         requested_by: None,
         env: BTreeMap::new(),
         git_identity: None,
+        delivery: Delivery::FollowUp,
         priority: Priority::default(),
         revision: view.revision(),
         created_at: view.now,

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | completed, `productive` or `completed` | `done` |
 //! | completed with anything less (blocked, empty) | `blocked`: somebody has to look |
-//! | stopped by a person, the emergency stop or removal | `blocked`: the agent did not fail |
+//! | stopped, taken over or interrupted by a person, the emergency stop or removal | `blocked`: the agent did not fail |
 //! | any other error, with no next attempt | `failed` |
 //! | any error, with a next attempt | unchanged |
 //!
@@ -128,7 +128,11 @@ const fn target_of(run: &EndedRun) -> TicketStatus {
         };
     }
     match run.end_reason {
-        EndReason::StoppedByHuman | EndReason::Estop | EndReason::Removed => TicketStatus::Blocked,
+        EndReason::StoppedByHuman
+        | EndReason::TakenOver
+        | EndReason::Interrupted
+        | EndReason::Estop
+        | EndReason::Removed => TicketStatus::Blocked,
         EndReason::AgentFinished
         | EndReason::Silence
         | EndReason::Budget

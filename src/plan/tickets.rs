@@ -8,7 +8,7 @@ use crate::model::id::{ConversationId, Uid, WakeId};
 use crate::model::kind::{Kind, ObjectRef, Resource};
 use crate::model::observed::ObjectState;
 use crate::model::spec::{FirstRevision, TicketSpec};
-use crate::model::wake::{Wake, WakeReason};
+use crate::model::wake::{Delivery, Wake, WakeReason};
 
 pub(super) fn step(cx: &mut PlanCx<'_>) {
     let view = cx.view;
@@ -98,6 +98,7 @@ fn wake_of(
         requested_by: spec.requested_by.clone(),
         env: std::collections::BTreeMap::new(),
         git_identity: None,
+        delivery: Delivery::FollowUp,
         priority: spec.priority,
         revision: view.revision(),
         created_at: view.now,

@@ -3,8 +3,9 @@
 use jiff::Timestamp;
 
 use crate::model::id::MessageId;
-use crate::model::tool::{Tool, Verb};
+use crate::model::tool::Verb;
 
+use super::layers::PromptInput;
 use super::text::{one_line, quote};
 use super::tools::has;
 
@@ -24,11 +25,17 @@ pub struct HistoryMessage {
     pub text: String,
 }
 
-/// The layer: the newest messages whose quotations fit together, oldest first, and how many are
+/// The layer: the newest of `messages` whose quotations fit together, oldest first, and how many are
 /// left out. The first that does not fit ends it, so that what is shown has no gap.
-/// `messages` is ordered from oldest to newest; `older` counts those before it. None when the
-/// conversation is empty. Of `tools`, the one that reads the rest is named if it is there.
-pub(super) fn layer(messages: &[&HistoryMessage], older: usize, tools: &[Tool]) -> Option<String> {
+/// `messages` is ordered from oldest to newest. None when there is nothing to show. Of the run's
+/// tools, the one that reads the rest is named if it is there.
+pub(super) fn layer(input: &PromptInput<'_>, messages: &[&HistoryMessage]) -> Option<String> {
+    let PromptInput {
+        older,
+        tools,
+        is_resumed,
+        ..
+    } = *input;
     if messages.is_empty() && older == 0 {
         return None;
     }
@@ -56,6 +63,9 @@ pub(super) fn layer(messages: &[&HistoryMessage], older: usize, tools: &[Tool]) 
             String::new()
         };
         quoted.push(format!("{omitted} older {noun} left out{remedy}."));
+    }
+    if is_resumed {
+        quoted.push("Since you were here last, others said this.".to_owned());
     }
     quoted.reverse();
     Some(quoted.join("\n\n"))

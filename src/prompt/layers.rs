@@ -22,6 +22,8 @@ pub struct PromptInput<'a> {
     pub history: &'a [HistoryMessage],
     /// Messages of the conversation that are older than `history`.
     pub older: usize,
+    /// Whether the agent remembers the conversation up to where `history` begins.
+    pub is_resumed: bool,
     /// The tools that the run has beside its own: exactly these are named.
     pub tools: &'a [Tool],
     /// What its workspace remembers of the matter, best match first.
@@ -118,10 +120,7 @@ pub fn assemble(input: &PromptInput<'_>) -> Prompt {
         (Label::WakeContext, Some(wake::layer(order.run, why))),
         (Label::Mode, tools::mode(order.mode, input.tools)),
         (Label::Memory, memory::layer(input.facts, &why.prompt)),
-        (
-            Label::Conversation,
-            history::layer(&said_before, input.older, input.tools),
-        ),
+        (Label::Conversation, history::layer(input, &said_before)),
     ];
     Prompt {
         layers: layers

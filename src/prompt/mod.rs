@@ -16,6 +16,6 @@ pub use history::{HISTORY_CHARS_MAX, HistoryMessage};
 pub use identity::{coauthor_trailer, git_environment};
 pub use layers::{Label, Layer, Prompt, PromptInput, assemble};
 pub use memory::{FACTS_CHARS_MAX, FACTS_MAX, TASK_CHARS_MIN};
-pub use wake::wake_environment;
+pub use wake::{aside, wake_environment};
 #[cfg(test)]
 mod tests;

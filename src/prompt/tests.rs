@@ -14,7 +14,7 @@ use crate::model::kind::{Kind, ObjectRef, Revision};
 use crate::model::run::{RunOrder, RunTree};
 use crate::model::spec::{AdapterSpec, AdapterType, GitIdentity, Mode, OutputFormat, Priority};
 use crate::model::tool::{MemoryFact, Tool, Verb};
-use crate::model::wake::{Wake, WakeReason};
+use crate::model::wake::{Delivery, Wake, WakeReason};
 
 /// Verbs of tools that exist in this program or elsewhere, or will.
 const TOOLS: [&str; 19] = [
@@ -120,6 +120,7 @@ fn wake(reason: WakeReason) -> Wake {
         requested_by: None,
         env: BTreeMap::new(),
         git_identity: None,
+        delivery: Delivery::FollowUp,
         priority: Priority::None,
         revision: None,
         created_at: Timestamp::UNIX_EPOCH,
@@ -156,6 +157,7 @@ fn prompt_of(order: &RunOrder, wake: &Wake, history: &[HistoryMessage]) -> Promp
         wake,
         history,
         older: 0,
+        is_resumed: false,
         tools: &[],
         facts: &[],
     })
@@ -237,6 +239,7 @@ fn a_run_in_plan_mode_is_told_what_it_owes() {
             wake: &wake,
             history: &history,
             older: 3,
+            is_resumed: false,
             tools: &tools,
             facts: &facts,
         });
@@ -260,6 +263,7 @@ fn memory(facts: &[MemoryFact], task: &str) -> Option<String> {
         wake: &wake,
         history: &[],
         older: 0,
+        is_resumed: false,
         tools: &[],
         facts,
     })
@@ -316,6 +320,7 @@ fn conversation(history: &[HistoryMessage], older: usize) -> Option<String> {
         wake: &wake,
         history,
         older,
+        is_resumed: false,
         tools: &[],
         facts: &[],
     })
@@ -417,6 +422,7 @@ proptest! {
             wake: &wake,
             history: &history,
             older: 1,
+            is_resumed: false,
             tools: &tools(Verb::iter()),
             facts: &[fact(key, learned)],
         });
@@ -461,6 +467,7 @@ proptest! {
             wake: &wake,
             history: &history,
             older,
+            is_resumed: false,
             tools: &tools(verbs.iter().copied()),
             facts: &[fact("tests", "Run them twice.")],
         })

@@ -2,7 +2,7 @@
 //! the tools that the run really has, and nothing else.
 
 use crate::model::spec::Mode;
-use crate::model::tool::{Tool, Verb};
+use crate::model::tool::{TOOL_SERVER, Tool, Verb};
 
 /// The layer that lists the tools; none when there are none.
 pub(super) fn catalogue(tools: &[Tool]) -> Option<String> {
@@ -12,7 +12,9 @@ pub(super) fn catalogue(tools: &[Tool]) -> Option<String> {
     let lines = tools
         .iter()
         .map(|tool| format!("- `{}`: {}", tool.verb, tool.description));
-    let mut text = vec!["Beside your own tools you have these:".to_owned()];
+    let mut text = vec![format!(
+        "Beside your own tools you have these, of the MCP server {TOOL_SERVER}:"
+    )];
     text.extend(lines);
     Some(text.join("\n"))
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::model::id::RunId;
 use crate::model::wake::{Wake, WakeReason};
 
-use super::text::quote;
+use super::text::{one_line, quote};
 
 /// One fact of a wake.
 struct Fact {
@@ -82,6 +82,15 @@ pub(super) fn layer(run: RunId, wake: &Wake) -> String {
         ));
     }
     lines.join("\n")
+}
+
+/// What a live agent is told of a wake: who says it, then the words as they are.
+pub fn aside(wake: &Wake) -> String {
+    let by = one_line(wake.requested_by.as_deref().unwrap_or("somebody"));
+    format!(
+        "<context>\nWhile you work, {by} says this, at {}.\n</context>\n\n{}",
+        wake.created_at, wake.prompt
+    )
 }
 
 /// A reason in words.

@@ -29,9 +29,11 @@ impl Reconciler {
         // Attached first: a run that ends meanwhile is seen as ended, or still as attached, and never
         // as an orphan. None starts meanwhile, since only this loop starts runs.
         let attached = self.executor.runs().attached();
+        let listening = self.executor.runs().listening();
         let mut observed = self.store.observe(now).await?;
         for (id, run) in &mut observed.live_runs {
             run.is_attached = attached.contains(id);
+            run.is_listening = listening.contains(id);
         }
         let data_dir = self.settings.data_dir.clone();
         observed.estop = blocking("read estop", move || estop::read(&data_dir))

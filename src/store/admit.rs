@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::effect::leaving;
 use super::money::{reserved_in, settled_in};
-use super::operator::pauses;
+use super::operator::{pauses, takeovers};
 use super::provider::pauses as pauses_by_provider;
 use super::sql::{At, Columns, Json, Text, int};
 use super::tree::worktree_phase;
@@ -56,7 +56,7 @@ pub enum Admission {
 
 impl Store {
     /// Claims the order's wake, in one transaction: the wake must be pending; the agent must exist
-    /// and not be paused, archived or on its way out; the fleet must not be stopped; no other run
+    /// and not be paused, archived or on its way out; nobody may have taken the space over; the fleet must not be stopped; no other run
     /// of the conversation may be live; every worktree must be ready and in no other run's hands.
     ///
     /// # Errors
@@ -118,6 +118,10 @@ fn closed_gate(
     if let Some(pause) = pauses(conn, Some(order.agent), facts.now)?.first() {
         let message = format!("paused by {}", pause.by);
         return Ok(Some((HoldReason::PausedByOperator, message)));
+    }
+    if let Some(takeover) = takeovers(conn)?.get(&order.space) {
+        let message = format!("taken over by {}", takeover.by);
+        return Ok(Some((HoldReason::TakenOver, message)));
     }
     if let Some(why) = leaving(conn, order.space)? {
         return Ok(Some((HoldReason::NotProvisioned, why)));

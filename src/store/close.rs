@@ -129,12 +129,15 @@ impl Store {
                     cost => cost,
                 };
                 finish_row(conn, &close, cost)?;
-                conn.prepare_cached("UPDATE wakes SET state = ?2, ended_at = ?3 WHERE id = ?1")?
-                    .execute(params![
-                        Text(open.wake),
-                        Text(WakeState::Finished),
-                        At(close.ended_at)
-                    ])?;
+                conn.prepare_cached(
+                    "UPDATE wakes SET state = ?3, ended_at = ?4 WHERE id = ?1 OR told_to = ?2",
+                )?
+                .execute(params![
+                    Text(open.wake),
+                    Text(close.run),
+                    Text(WakeState::Finished),
+                    At(close.ended_at)
+                ])?;
                 enter_in_ledger(conn, &close, &open, cost)?;
                 finish_trees(conn, &close)?;
                 if let Some(transcript) = &close.transcript_json {

@@ -16,7 +16,8 @@ use crate::model::wake::QueuedWake;
 
 impl Store {
     /// Everything that rows tell the planner, in one snapshot. What they cannot tell is left at its
-    /// default: `spend`, `estop`, `is_draining`, `backend`, and every run's `is_attached`.
+    /// default: `spend`, `estop`, `is_draining`, `backend`, and what only its task
+    /// knows of a run (`is_attached`, `is_listening`).
     /// Operators' pauses that expired by `now` are left out.
     ///
     /// # Errors
@@ -36,6 +37,7 @@ impl Store {
                     schedule_slots: schedule_slots(conn)?,
                     operator_pauses: operator::pauses(conn, None, now)?,
                     provider_pauses: provider::pauses(conn, now)?,
+                    takeovers: operator::takeovers(conn)?,
                     budget_pauses: budget_pauses(conn)?,
                     incidents: incidents(conn)?,
                     backoffs: status::backoffs(conn)?,
@@ -111,6 +113,7 @@ fn live_runs(conn: &Connection) -> rusqlite::Result<BTreeMap<RunId, LiveRun>> {
             stop_requested: row.text_opt("stop_requested")?,
             started_at: row.at("started_at")?,
             is_attached: false,
+            is_listening: false,
         };
         runs.insert(id, run);
     }

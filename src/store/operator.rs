@@ -1,4 +1,6 @@
-//! What operators say at the command line: pauses, and the audit of who did what.
+//! What operators say at the command line: pauses, takeovers, and the audit of who did what.
+
+use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use rusqlite::{Connection, Row, params};
@@ -6,16 +8,18 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use strum::{Display, EnumIter, EnumString};
 
+use super::message::{NewMessage, Saved, save_message};
 use super::sql::{At, Columns, Json, Text, exists};
 use super::{Effect, Store, StoreError};
 use crate::model::id::Uid;
-use crate::model::observed::OperatorPause;
+use crate::model::observed::{OperatorPause, Takeover};
 
 /// Kinds of override.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Display, EnumString, EnumIter)]
 #[strum(serialize_all = "camelCase")]
 pub(super) enum OverrideKind {
     Pause,
+    Takeover,
 }
 
 /// One entry of the audit.
@@ -82,7 +86,7 @@ impl Store {
                 let removed = conn
                     .prepare_cached(
                         "UPDATE overrides SET removed_at = ?2, removed_by = ?3
-                         WHERE target = ?1 AND removed_at IS NULL
+                         WHERE kind = 'pause' AND target = ?1 AND removed_at IS NULL
                            AND (until IS NULL OR until > ?2)",
                     )?
                     .execute(params![Text(target), At(now), by])?;
@@ -91,6 +95,73 @@ impl Store {
                     insert_audit(conn, now, &by, "resume", &target.to_string(), &detail)?;
                 }
                 Ok(u32::try_from(removed).unwrap_or(u32::MAX))
+            })
+            .await
+    }
+
+    /// Records that a person takes a space over. Stale when somebody has it already.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn take_over(&self, takeover: Takeover) -> Result<Effect, StoreError> {
+        self.connections
+            .write("takeover", move |conn| {
+                if let Some(earlier) = takeovers(conn)?.get(&takeover.space) {
+                    let (by, since) = (&earlier.by, earlier.since);
+                    return Ok(Effect::stale(format!("{by} has it since {since}")));
+                }
+                conn.prepare_cached(
+                    "INSERT INTO overrides (id, kind, target, by, reason, since)
+                         VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+                )?
+                .execute(params![
+                    Text(takeover.id),
+                    Text(OverrideKind::Takeover),
+                    Text(takeover.space),
+                    takeover.by,
+                    takeover.reason,
+                    At(takeover.since)
+                ])?;
+                let detail = json!({ "reason": takeover.reason });
+                let space = takeover.space.to_string();
+                insert_audit(
+                    conn,
+                    takeover.since,
+                    &takeover.by,
+                    "takeover",
+                    &space,
+                    &detail,
+                )?;
+                Ok(Effect::Applied)
+            })
+            .await
+    }
+
+    /// Ends a takeover and says so in the space's conversation, in one transaction. Stale when nobody
+    /// has the space.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn hand_back(&self, message: NewMessage, by: String) -> Result<Effect, StoreError> {
+        self.connections
+            .write("hand-back", move |conn| {
+                let (space, now) = (message.space, message.created_at);
+                let ended = conn
+                    .prepare_cached(
+                        "UPDATE overrides SET removed_at = ?2, removed_by = ?3
+                         WHERE kind = 'takeover' AND target = ?1 AND removed_at IS NULL",
+                    )?
+                    .execute(params![Text(space), At(now), by])?;
+                if ended == 0 {
+                    return Ok(Effect::stale("nobody has taken it over".to_owned()));
+                }
+                let saved = Saved {
+                    run: None,
+                    message: &message,
+                };
+                save_message(conn, &saved)?;
+                insert_audit(conn, now, &by, "handback", &space.to_string(), &json!({}))?;
+                Ok(Effect::Applied)
             })
             .await
     }
@@ -151,6 +222,22 @@ fn insert_audit(
     )?
     .execute(params![At(at), actor, action, subject, Json(detail)])?;
     Ok(())
+}
+
+/// The spaces that people have taken over.
+pub(super) fn takeovers(conn: &Connection) -> rusqlite::Result<BTreeMap<Uid, Takeover>> {
+    conn.prepare_cached("SELECT * FROM overrides WHERE kind = 'takeover' AND removed_at IS NULL")?
+        .query_map([], |row| {
+            let takeover = Takeover {
+                id: row.text("id")?,
+                space: row.text("target")?,
+                by: row.get("by")?,
+                reason: row.get("reason")?,
+                since: row.at("since")?,
+            };
+            Ok((takeover.space, takeover))
+        })?
+        .collect()
 }
 
 /// Pauses that hold at `now`, in the order of setting; of one target if it is given.

@@ -10,6 +10,7 @@ use super::{Effect, Store, StoreError, outbox};
 use crate::model::event::DomainEventType;
 use crate::model::id::{Uid, WorktreeId};
 use crate::model::observed::{TreePhase, Worktree};
+use crate::model::run::RunTree;
 
 /// A commit that keeps what a worktree had.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,6 +46,42 @@ pub struct SalvageView {
 }
 
 impl Store {
+    /// The ready worktrees of a space, in the order of their repos' names, each with the commit that
+    /// the last run in it left; none when no run was looked at after it.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn trees_as_left(
+        &self,
+        space: Uid,
+    ) -> Result<Vec<(RunTree, Option<String>)>, StoreError> {
+        self.connections
+            .read("worktrees of a space", move |conn| {
+                conn.prepare_cached(
+                    "SELECT w.id, w.repo, w.repo_name, w.path, w.branch, w.base,
+                       (SELECT t.head FROM run_trees t JOIN runs r ON r.id = t.run
+                        WHERE t.worktree = w.id AND t.head IS NOT NULL
+                        ORDER BY r.seq DESC LIMIT 1) AS head
+                     FROM worktrees w
+                     WHERE w.space = ?1 AND w.phase = 'ready' AND w.base IS NOT NULL
+                     ORDER BY w.repo_name",
+                )?
+                .query_map([Text(space)], |row| {
+                    let tree = RunTree {
+                        id: row.text("id")?,
+                        repo: row.text("repo")?,
+                        repo_name: row.get("repo_name")?,
+                        path: row.get("path")?,
+                        branch: row.get("branch")?,
+                        base: row.get("base")?,
+                    };
+                    Ok((tree, row.get("head")?))
+                })?
+                .collect()
+            })
+            .await
+    }
+
     /// Records that a worktree is about to be made; its phase is `provisioning` whatever the
     /// argument says. One that is recorded stays as it is.
     ///

@@ -211,6 +211,13 @@ pub struct PromptView {
     pub sha256: String,
 }
 
+/// The runs whose id begins so, and those that were told of a wake whose own run would have had
+/// such an id; two at most.
+const RUNS_BY_PREFIX: &str = "SELECT * FROM runs WHERE id >= ?1 AND id < ?1 || 'g'
+     UNION SELECT runs.* FROM wakes JOIN runs ON runs.id = wakes.told_to
+       WHERE wakes.run_id >= ?1 AND wakes.run_id < ?1 || 'g'
+     LIMIT 2";
+
 impl Store {
     /// Objects that exist or are being removed, in reference order; of one kind if it is given.
     ///
@@ -297,7 +304,8 @@ impl Store {
             .await
     }
 
-    /// One run, by its id or the digits that it alone starts with.
+    /// One run, by its id or the digits that it alone starts with. The run that was told of a wake
+    /// goes by the id of that wake's own run as well.
     ///
     /// # Errors
     /// [`StoreError::Ambiguous`] when several ids start so.
@@ -311,7 +319,7 @@ impl Store {
         let mut runs = self
             .connections
             .read("run", move |conn| {
-                conn.prepare_cached("SELECT * FROM runs WHERE id >= ?1 AND id < ?1 || 'g' LIMIT 2")?
+                conn.prepare_cached(RUNS_BY_PREFIX)?
                     .query_map([text], run_view)?
                     .map(|run| run.and_then(|run| with_trees(conn, run)))
                     .collect::<rusqlite::Result<Vec<_>>>()

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::message::{NewMessage, Saved, save_message};
 use super::sql::{At, Columns, Json, Text, exists};
-use super::{Store, StoreError};
+use super::{Effect, Store, StoreError};
 use crate::model::id::{ConversationId, MessageId, RunId, Uid, WakeId};
 use crate::model::kind::Revision;
 use crate::model::wake::{Delay, QueuedWake, Wake, WakeState};
@@ -108,6 +108,55 @@ impl Store {
             .await
     }
 
+    /// Records that a live run is told of a waiting wake. Stale when the wake does not wait any more
+    /// or the run is ending.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn tell_wake(&self, wake: WakeId, run: RunId) -> Result<Effect, StoreError> {
+        self.connections
+            .write("message to a run", move |conn| {
+                let goes_on = exists(
+                    conn,
+                    "SELECT 1 FROM runs WHERE id = ?1 AND status IN ('pending', 'running')
+                       AND stop_requested IS NULL",
+                    [Text(run)],
+                )?;
+                if !goes_on {
+                    return Ok(Effect::stale(format!("run {run} is ending")));
+                }
+                let told = conn
+                    .prepare_cached(
+                        "UPDATE wakes SET state = ?3, told_to = ?2
+                         WHERE id = ?1 AND state = 'pending'",
+                    )?
+                    .execute(params![Text(wake), Text(run), Text(WakeState::Claimed)])?;
+                if told == 0 {
+                    return Ok(Effect::stale(format!("wake {wake} does not wait")));
+                }
+                Ok(Effect::Applied)
+            })
+            .await
+    }
+
+    /// Takes back that a run was told of a wake, which did not reach its agent: it waits again.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn untell_wake(&self, wake: WakeId, run: RunId) -> Result<Effect, StoreError> {
+        self.connections
+            .write("message to a run", move |conn| {
+                let waits = conn
+                    .prepare_cached(
+                        "UPDATE wakes SET state = 'pending', told_to = NULL
+                         WHERE id = ?1 AND told_to = ?2 AND state = 'claimed'",
+                    )?
+                    .execute(params![Text(wake), Text(run)])?;
+                Ok(Effect::applied_if(waits > 0))
+            })
+            .await
+    }
+
     /// One wake.
     ///
     /// # Errors
@@ -198,9 +247,10 @@ pub(super) fn insert_wake(conn: &Connection, wake: &Wake) -> rusqlite::Result<bo
     conn.prepare_cached(
         "INSERT INTO wakes (id, state, reason, workspace, agent, space, conversation, ticket,
                message, cause, previous_run, attempt, continuation, prompt, requested_by, env_json,
-               git_identity_json, priority, revision, created_at, not_before, not_before_reason)
+               git_identity_json, priority, revision, created_at, not_before, not_before_reason,
+               delivery, run_id)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17,
-               ?18, ?19, ?20, ?21, ?22)",
+               ?18, ?19, ?20, ?21, ?22, ?23, ?24)",
     )?
     .execute(params![
         Text(wake.id),
@@ -224,14 +274,16 @@ pub(super) fn insert_wake(conn: &Connection, wake: &Wake) -> rusqlite::Result<bo
         wake.revision.as_ref().map(Text),
         At(wake.created_at),
         wake.delay.as_ref().map(|delay| At(delay.until)),
-        wake.delay.as_ref().map(|delay| &delay.because)
+        wake.delay.as_ref().map(|delay| &delay.because),
+        Text(wake.delivery),
+        Text(RunId::of(wake.id))
     ])?;
     Ok(true)
 }
 
-/// Wakes with the run that serves each.
-const WAKE_RECORDS: &str =
-    "SELECT wakes.*, runs.id AS run FROM wakes LEFT JOIN runs ON runs.wake = wakes.id";
+/// Wakes with the run that serves each, or was told of it.
+const WAKE_RECORDS: &str = "SELECT wakes.*, coalesce(runs.id, wakes.told_to) AS run
+     FROM wakes LEFT JOIN runs ON runs.wake = wakes.id";
 
 fn wake_record(row: &Row<'_>) -> rusqlite::Result<WakeRecord> {
     let QueuedWake { sequence, wake } = queued_wake(row)?;
@@ -267,6 +319,7 @@ pub(super) fn queued_wake(row: &Row<'_>) -> rusqlite::Result<QueuedWake> {
             requested_by: row.get("requested_by")?,
             env: row.json("env_json")?,
             git_identity: row.json_opt("git_identity_json")?,
+            delivery: row.text("delivery")?,
             priority: row.text("priority")?,
             revision: row.get::<_, Option<String>>("revision")?.map(Revision::new),
             created_at: row.at("created_at")?,

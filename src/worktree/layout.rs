@@ -10,6 +10,7 @@
 //!     repos/<repo name>, repos/<repo name>.homeostat        a worktree, its marker beside it
 //!     repos/<repo name>.part                                one that is being made
 //!     agents/<agent uid>, agents/<agent uid>.homeostat      an overlay, its marker beside it
+//!     sessions/<agent uid>/<conversation>/                  what its program keeps between runs
 //!   kept/<space uid>/<agent uid>                      0700  an overlay with an agent's work in
 //!                                                         it, kept when its space went
 //!   build/                                            0711  scratch: emptied at every start

@@ -21,6 +21,7 @@ pub mod provision;
 pub mod reason;
 pub mod salvage;
 pub mod seed;
+pub mod session;
 pub mod source;
 pub mod space;
 pub mod trash;

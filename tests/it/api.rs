@@ -130,6 +130,8 @@ impl Served {
                 stop(format!("{run} {reason}"));
                 true
             }),
+            is_listening: Box::new(|_| true),
+            changes: Box::new(|_| Box::pin(std::future::ready(Ok(Vec::new())))),
             source: Box::new(|| SourceReport {
                 is_ok: true,
                 message: "ok".to_owned(),

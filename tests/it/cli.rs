@@ -52,7 +52,7 @@ Commands:
   describe     Show one object with its status, its holds and its latest runs
   why          Say why something waits, runs, was refused or ended
   events       Show what happened in the fleet, oldest first
-  runs         List runs, newest first
+  runs         List runs, newest first, or show one with all that is recorded of it
   logs         Show the events of a run
   transcript   Show what a run said and did
   prompt       Show exactly what a run was told
@@ -60,7 +60,10 @@ Commands:
   dispatch     Ask for one run of an agent in a space
   send         Say something in a space, and wake the agent that is meant
   wait         Wait until a run is over
+  steer        Say something to the agent of a live run, which goes on
   stop         End a run; one that has not started yet never will
+  takeover     Work in a space yourself: its runs end, and none starts until you hand it back
+  handback     Hand a space back to its agents, who are told what changed
   pause        Hold an agent's wakes; its live runs go on
   resume       Take back operators' pauses of an agent, and nothing else
   reconcile    Look at the source and at everything else now

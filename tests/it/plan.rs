@@ -12,10 +12,11 @@ use homeostat::model::budget::{Amount, Totals};
 use homeostat::model::desired::Catalog;
 use homeostat::model::id::{OverrideId, RunId};
 use homeostat::model::kind::{Kind, ObjectRef};
-use homeostat::model::observed::{Backoff, Estop, OperatorPause};
+use homeostat::model::observed::{Backoff, Estop, OperatorPause, Takeover};
 use homeostat::model::run::{EndReason, Liveness, ProviderAsk, RunOrder, RunStatus};
 use homeostat::model::spec::Mode;
 use homeostat::model::units::{Money, Span, Tokens};
+use homeostat::model::wake::Delivery;
 use homeostat::plan::conditions::conditions;
 use homeostat::plan::judge::{Approval, Verdict, judge};
 use homeostat::plan::render::Report;
@@ -264,10 +265,6 @@ impl Session {
                 let span: Span = span.parse().unwrap();
                 self.world.now = self.world.now.checked_add(span.duration()).unwrap();
             }
-            ["message", space, agent, text @ ..] => {
-                let (space, agent) = (named(Kind::Space, space), named(Kind::Agent, agent));
-                self.world.message(&space, &agent, &text.join(" "));
-            }
             ["end-run", agent, how] => self.end_run(agent, how),
             ["fail-upstream", agent, code, rest @ ..] => self.fail_upstream(agent, code, rest),
             ["restart"] => self.world.lose_daemon(),
@@ -286,6 +283,40 @@ impl Session {
                 let estimate = estimates.entry((uid, Mode::Chat)).or_default();
                 estimate.raise(amount_of(amount));
             }
+            ["drain", switch] => self.world.observed.is_draining = *switch == "on",
+            ["fail", action, when, code, message @ ..] => {
+                self.fail(action, when, code, &message.join(" "));
+            }
+            ["show"] => self.show(),
+            other => self.by_people(other),
+        }
+    }
+
+    /// What people say and do.
+    fn by_people(&mut self, words: &[&str]) {
+        match words {
+            [
+                how @ ("message" | "steer" | "interrupt"),
+                space,
+                agent,
+                text @ ..,
+            ] => {
+                let (space, agent) = (named(Kind::Space, space), named(Kind::Agent, agent));
+                let delivery = how.parse().unwrap_or(Delivery::FollowUp);
+                self.world
+                    .message(&space, &agent, &text.join(" "), delivery);
+            }
+            ["take-over", space] => self.take_over(space),
+            ["hand-back", space] => {
+                let uid = self.world.uid(&named(Kind::Space, space));
+                self.world.observed.takeovers.remove(&uid);
+            }
+            ["deaf", agent] => {
+                let uid = self.world.uid(&named(Kind::Agent, agent));
+                let live = self.world.observed.live_runs.values_mut();
+                live.filter(|run| run.agent == uid)
+                    .for_each(|run| run.is_listening = false);
+            }
             ["pause", agent, rest @ ..] => self.pause(agent, rest),
             ["resume", agent] => {
                 let uid = self.world.uid(&named(Kind::Agent, agent));
@@ -299,11 +330,6 @@ impl Session {
                     reason: (!reason.is_empty()).then(|| reason.join(" ")),
                 });
             }
-            ["drain", switch] => self.world.observed.is_draining = *switch == "on",
-            ["fail", action, when, code, message @ ..] => {
-                self.fail(action, when, code, &message.join(" "));
-            }
-            ["show"] => self.show(),
             other => panic!("no such command: {other:?}"),
         }
     }
@@ -462,6 +488,20 @@ impl Session {
             until,
         };
         self.world.observed.operator_pauses.push(pause);
+    }
+
+    fn take_over(&mut self, space: &str) {
+        let takeover = Takeover {
+            id: OverrideId::derived(&[space]),
+            space: self.world.uid(&named(Kind::Space, space)),
+            by: "ada".to_owned(),
+            reason: Some("to finish it by hand".to_owned()),
+            since: self.world.now,
+        };
+        self.world
+            .observed
+            .takeovers
+            .insert(takeover.space, takeover);
     }
 
     /// Makes every planned action of that name fail.

@@ -14,10 +14,10 @@ use homeostat::model::action::{Action, HoldReason, HoldSubject, Plan};
 use homeostat::model::budget::Totals;
 use homeostat::model::id::{OverrideId, RunId};
 use homeostat::model::kind::{Kind, ObjectRef};
-use homeostat::model::observed::{Backoff, Estop, Observed, OperatorPause};
+use homeostat::model::observed::{Backoff, Estop, Observed, OperatorPause, Takeover};
 use homeostat::model::run::{EndReason, Liveness, ProviderAsk, RunStatus};
 use homeostat::model::units::{Money, Tokens};
-use homeostat::model::wake::{Wake, WakeReason};
+use homeostat::model::wake::{Delivery, Wake, WakeReason};
 use homeostat::plan::conditions::conditions;
 use homeostat::plan::plan;
 use homeostat::plan::render::Report;
@@ -33,7 +33,9 @@ use crate::world::{Ending, World};
 #[derive(Clone, Debug)]
 enum Event {
     Revise(Box<Shape>),
-    Message(u8, u8),
+    Message(u8, u8, u8),
+    TakeOver(u8),
+    HandBack,
     End(u8, u8),
     /// The provider of a run's model fails it, and may ask for some minutes.
     Upstream(u8, Option<(u16, bool)>),
@@ -53,7 +55,10 @@ enum Event {
 fn events() -> impl Strategy<Value = Vec<Event>> {
     let event = prop_oneof![
         2 => shapes().prop_map(|shape| Event::Revise(Box::new(shape))),
-        3 => (any::<u8>(), any::<u8>()).prop_map(|(space, agent)| Event::Message(space, agent)),
+        3 => (any::<u8>(), any::<u8>(), any::<u8>())
+            .prop_map(|(space, agent, how)| Event::Message(space, agent, how)),
+        1 => any::<u8>().prop_map(Event::TakeOver),
+        1 => Just(Event::HandBack),
         3 => (any::<u8>(), any::<u8>()).prop_map(|(run, how)| Event::End(run, how)),
         2 => (any::<u8>(), prop::option::of((1..90_u16, any::<bool>())))
             .prop_map(|(run, ask)| Event::Upstream(run, ask)),
@@ -183,6 +188,11 @@ fn nothing_for_the_removed(world: &World, plan: &Plan) -> Result<(), TestCaseErr
             Action::EnsureSpaceRoot { space, .. } => vec![*space],
             Action::ProvisionWorktree(order) => vec![order.space, order.repo],
             Action::StartRun(order) => vec![order.agent, order.space],
+            Action::TellRun { wake, .. } => {
+                let wakes = world.observed.wakes.iter().map(|queued| &queued.wake);
+                let told = wakes.filter(|it| it.id == *wake);
+                told.flat_map(|wake| [wake.agent, wake.space]).collect()
+            }
             Action::AssignTicket { ticket, .. } => vec![*ticket],
             Action::ChangeTicket(change) => vec![change.ticket],
             Action::DispatchOnce { dispatch, wake, .. } => vec![*dispatch, wake.agent, wake.space],
@@ -213,7 +223,7 @@ fn every_wake_is_accounted_for(world: &World, plan: &Plan) -> Result<(), TestCas
         let id = queued.wake.id;
         let acts = plan.actions.iter().filter(|action| match action {
             Action::StartRun(order) => order.wake == id,
-            Action::CancelWake { wake, .. } => *wake == id,
+            Action::CancelWake { wake, .. } | Action::TellRun { wake, .. } => *wake == id,
             _ => false,
         });
         let holds = plan.holds.iter();
@@ -243,6 +253,7 @@ fn lost_work_goes_first(world: &World, plan: &Plan) -> Result<(), TestCaseError>
                 HoldReason::AgentArchived
                 | HoldReason::PausedByGit
                 | HoldReason::PausedByOperator
+                | HoldReason::TakenOver
                 | HoldReason::PausedByProvider => true,
                 _ => hold.message.contains("does not declare"),
             };
@@ -301,11 +312,19 @@ fn happen(world: &mut World, event: &Event) -> Result<(), TestCaseError> {
         Event::Revise(shape) => {
             world.accept(catalog_of(shape), shape.holds_first);
         }
-        Event::Message(space, agent) => {
+        Event::TakeOver(space) => {
+            if let Some(space) = active(world, Kind::Space, *space) {
+                take_over(world, &space);
+            }
+        }
+        Event::HandBack => world.observed.takeovers.clear(),
+        Event::Message(space, agent, how) => {
             let space = active(world, Kind::Space, *space);
             let agent = active(world, Kind::Agent, *agent);
             if let (Some(space), Some(agent)) = (space, agent) {
-                world.message(&space, &agent, "hello");
+                let all = [Delivery::Steer, Delivery::FollowUp, Delivery::Interrupt];
+                let delivery = all[usize::from(*how) % all.len()];
+                world.message(&space, &agent, "hello", delivery);
             }
         }
         Event::End(run, how) => {
@@ -368,6 +387,17 @@ fn happen(world: &mut World, event: &Event) -> Result<(), TestCaseError> {
         }
     }
     Ok(())
+}
+
+fn take_over(world: &mut World, space: &ObjectRef) {
+    let takeover = Takeover {
+        id: OverrideId::derived(&["takeover"]),
+        space: world.uid(space),
+        by: "ada".to_owned(),
+        reason: None,
+        since: world.now,
+    };
+    world.observed.takeovers.insert(takeover.space, takeover);
 }
 
 fn pause(world: &mut World, agent: u8) {
@@ -449,6 +479,7 @@ fn calm(world: &mut World) {
     world.observed.estop = None;
     world.observed.is_draining = false;
     world.observed.operator_pauses.clear();
+    world.observed.takeovers.clear();
     world.observed.backoffs.clear();
     minutes_pass(world, 90);
 }

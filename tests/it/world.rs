@@ -19,7 +19,7 @@ use homeostat::model::run::{
 use homeostat::model::spec::{BudgetScopeKind, Lifecycle, Priority};
 use homeostat::model::ticket::TicketStatus;
 use homeostat::model::units::Name;
-use homeostat::model::wake::{QueuedWake, Wake, WakeReason};
+use homeostat::model::wake::{Delivery, QueuedWake, Wake, WakeReason};
 use homeostat::model::window::Window;
 use homeostat::plan::{PlanInput, plan};
 use jiff::Timestamp;
@@ -228,7 +228,13 @@ impl World {
     }
 
     /// A person's message in a space.
-    pub(crate) fn message(&mut self, space: &ObjectRef, agent: &ObjectRef, text: &str) {
+    pub(crate) fn message(
+        &mut self,
+        space: &ObjectRef,
+        agent: &ObjectRef,
+        text: &str,
+        delivery: Delivery,
+    ) {
         let workspace = ObjectRef {
             kind: Kind::Workspace,
             workspace: None,
@@ -254,6 +260,7 @@ impl World {
             requested_by: Some("ada".to_owned()),
             env: BTreeMap::new(),
             git_identity: None,
+            delivery,
             priority: Priority::None,
             revision: self.observed.revision.clone(),
             created_at: self.now,
@@ -309,6 +316,7 @@ impl World {
     pub(crate) fn lose_daemon(&mut self) {
         for run in self.observed.live_runs.values_mut() {
             run.is_attached = false;
+            run.is_listening = false;
         }
     }
 
@@ -376,6 +384,7 @@ impl World {
                 self.observed.wakes.retain(|queued| queued.wake.id != *wake);
             }
             Action::StartRun(order) => self.start(order),
+            Action::TellRun { run, wake } => self.tell(*run, *wake),
             Action::FinishDeletion { object, uid } => {
                 let state = self.observed.objects.remove(object);
                 let state = state.expect("only what is known is forgotten");
@@ -529,6 +538,7 @@ impl World {
             stop_requested: None,
             started_at: self.now,
             is_attached: true,
+            is_listening: true,
         };
         self.adapters.insert(order.run, order.adapter_name.clone());
         self.claimed.insert(order.run, wake);
@@ -536,6 +546,19 @@ impl World {
         self.reserved.insert(order.run, (order.reservation, scopes));
         self.observed.live_runs.insert(order.run, run.clone());
         self.assert_caps(&run);
+    }
+
+    /// The run takes the wake in, if both are still there and it hears.
+    fn tell(&mut self, run: RunId, wake: WakeId) {
+        let wakes = &mut self.observed.wakes;
+        let at = wakes.iter().position(|it| it.wake.id == wake);
+        let live = self.observed.live_runs.get(&run);
+        let hears = live.filter(|run| run.is_listening && run.stop_requested.is_none());
+        if let (Some(at), Some(run)) = (at, hears) {
+            let wake = wakes.remove(at).wake;
+            assert_eq!(wake.agent, run.agent);
+            assert_eq!(wake.conversation, run.conversation);
+        }
     }
 
     /// What must hold whenever a run starts, whatever the planner thought.
@@ -549,6 +572,7 @@ impl World {
             .iter()
             .any(|pause| pause.target == order.agent && pause.until.is_none_or(|at| at > self.now));
         assert!(!is_paused, "{} is paused", order.agent_ref);
+        assert!(!observed.takeovers.contains_key(&order.space));
         let fleet = self.catalog.fleet_spec();
         assert!(observed.estop.is_none() && !fleet.estop && !fleet.suspend);
         assert!(!observed.is_draining);

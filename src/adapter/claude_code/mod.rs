@@ -201,6 +201,10 @@ impl Adapter for ClaudeCode {
         Box::new(parser::Parser::default())
     }
 
+    fn session_files(&self) -> Option<&'static [&'static str]> {
+        Some(&["projects"])
+    }
+
     fn message(&self, text: &str) -> Option<String> {
         Some(input::message(text))
     }

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::super::lines::Line;
 use super::super::note::{self, debug};
-use super::super::{EventParser, lines::LINE_BYTES_MAX};
+use super::super::{EventParser, SESSION_NOT_FOUND, lines::LINE_BYTES_MAX};
 use super::usage::Meter;
 use crate::model::event::AgentEvent;
 use crate::model::process::Exit;
@@ -31,6 +31,8 @@ pub(super) struct Parser {
     /// Whether something was written to the agent after its launch.
     has_input: bool,
     end: End,
+    /// What the program calls its session, once it has one.
+    session: Option<String>,
     /// Whether the event before was text, so that more text begins a paragraph.
     is_in_text: bool,
     /// The word for the failure that the last `assistant` line stands for.
@@ -94,6 +96,10 @@ impl EventParser for Parser {
         self.awaits_input = false;
     }
 
+    fn has_session(&self) -> bool {
+        self.session.is_some()
+    }
+
     fn awaits_input(&self) -> bool {
         self.awaits_input
     }
@@ -142,6 +148,7 @@ impl Parser {
         match str_at(value, "subtype") {
             Some("init") => {
                 self.awaits_input = false;
+                self.session = str_at(value, "session_id").map(ToOwned::to_owned);
                 let field = |name| str_at(value, name).unwrap_or("?");
                 let message = format!(
                     "session {} of Claude Code {}, model {}",
@@ -236,7 +243,7 @@ impl Parser {
             Some(status) => of_status(status).to_owned(),
             None if str_at(value, "stop_reason") == Some("refusal") => "refusal".to_owned(),
             None if first_error.is_some_and(|error| error.starts_with(NO_SESSION)) => {
-                "session_not_found".to_owned()
+                SESSION_NOT_FOUND.to_owned()
             }
             None => failure.as_deref().map_or(subtype, of_word).to_owned(),
         };

@@ -1,6 +1,7 @@
 //! `runs`: what was done, newest first.
 
 use jiff::Timestamp;
+use serde_json::json;
 
 use crate::api::dto::Run;
 use crate::api::view::RunQuery;
@@ -12,10 +13,14 @@ use crate::cli::show;
 use crate::cli::table::Table;
 use crate::cli::ui::Ui;
 use crate::clock::{Clock, SystemClock};
+use crate::yaml;
 
-/// List runs, newest first
+/// List runs, newest first, or show one with all that is recorded of it
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
+    /// Show this run: its id, or the beginning of it
+    #[arg(conflicts_with_all = ["agent", "space", "limit"])]
+    run: Option<String>,
     /// Show only runs of this agent: NAME, or WORKSPACE/NAME
     #[arg(long, value_name = "NAME")]
     agent: Option<String>,
@@ -30,8 +35,16 @@ pub(crate) struct Args {
     output: Form,
 }
 
-/// Lists them.
+/// Lists them, or shows the one.
 pub(crate) fn run(args: &Args, host: &Host, ui: &mut Ui) -> CliResult {
+    if let Some(id) = &args.run {
+        let run = Reader::open(host, ui)?.run(id)?;
+        match args.output {
+            Form::Json => ui.json(&run)?,
+            Form::Text => ui.result(&yaml::emit(&json!(run)))?,
+        }
+        return Ok(Exit::Fine);
+    }
     let query = RunQuery {
         agent: args.agent.clone(),
         space: args.space.clone(),

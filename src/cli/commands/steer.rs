@@ -1,8 +1,13 @@
-//! `stop`, `pause`, `resume`, `reconcile`, `approve`: one request each.
+//! `stop`, `steer`, `pause`, `resume`, `reconcile`, `approve`: one request each.
 
-use crate::api::dto::{Empty, PauseRequest, Paused, Resumed};
+use super::dispatch::text;
+use crate::api::dto::{
+    Empty, HandedBack, PauseRequest, Paused, Resumed, SteerAccepted, SteerOutcome, SteerRequest,
+    TakenOver, TakeoverRequest,
+};
 use crate::cli::client::Client;
 use crate::cli::error::{CliResult, Exit};
+use crate::cli::form::Form;
 use crate::cli::host::Host;
 use crate::cli::reader::escape;
 use crate::cli::show;
@@ -14,6 +19,23 @@ use crate::model::units::Span;
 pub(crate) struct StopArgs {
     /// End this run: its id, or the beginning of it
     run: String,
+}
+
+/// Say something to the agent of a live run, which goes on
+///
+/// An agent that can't be told while it works answers afterwards, in a run of its own.
+#[derive(clap::Args, Debug)]
+pub(crate) struct SteerArgs {
+    /// Say it to this run's agent: the run's id, or the beginning of it
+    run: String,
+    /// Say this; `-` reads it from standard input
+    text: String,
+    /// Be answered again, not heard again, when the same key comes twice
+    #[arg(long, value_name = "KEY")]
+    idempotency_key: Option<String>,
+    /// Choose the form of the result
+    #[arg(long, short, value_enum, default_value_t = Form::Text)]
+    output: Form,
 }
 
 /// Hold an agent's wakes; its live runs go on
@@ -42,6 +64,23 @@ pub(crate) struct ResumeArgs {
 #[derive(clap::Args, Debug)]
 pub(crate) struct ReconcileArgs {}
 
+/// Work in a space yourself: its runs end, and none starts until you hand it back
+#[derive(clap::Args, Debug)]
+pub(crate) struct TakeoverArgs {
+    /// Take this space over: NAME, or WORKSPACE/NAME
+    space: String,
+    /// Say why
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+}
+
+/// Hand a space back to its agents, who are told what changed
+#[derive(clap::Args, Debug)]
+pub(crate) struct HandbackArgs {
+    /// Hand this space back: NAME, or WORKSPACE/NAME
+    space: String,
+}
+
 /// Let a held revision pass
 #[derive(clap::Args, Debug)]
 pub(crate) struct ApproveArgs {
@@ -54,6 +93,28 @@ pub(crate) fn stop(args: &StopArgs, host: &Host, ui: &mut Ui) -> CliResult {
     let path = format!("/v1/runs/{}/stop", escape(&args.run));
     let Empty {} = client(host)?.post(&path, &Empty {})?;
     ui.say(format_args!("run {} is being stopped", args.run));
+    Ok(Exit::Fine)
+}
+
+/// Steers a run. What it prints is the id by which the answering run can be asked for.
+pub(crate) fn steer(args: &SteerArgs, host: &Host, ui: &mut Ui) -> CliResult {
+    let request = SteerRequest {
+        text: text(&args.text)?,
+        idempotency_key: args.idempotency_key.clone(),
+    };
+    let path = format!("/v1/runs/{}/steer", escape(&args.run));
+    let accepted: SteerAccepted = client(host)?.post(&path, &request)?;
+    if args.output == Form::Json {
+        ui.json(&accepted)?;
+        return Ok(Exit::Fine);
+    }
+    ui.say(match accepted.outcome {
+        SteerOutcome::Steering => "the agent is told",
+        SteerOutcome::QueuedAsFollowUp => {
+            "queued as a follow-up: the agent takes no messages while it works"
+        }
+    });
+    ui.line(accepted.run_id)?;
     Ok(Exit::Fine)
 }
 
@@ -92,6 +153,35 @@ pub(crate) fn resume(args: &ResumeArgs, host: &Host, ui: &mut Ui) -> CliResult {
     ui.say(format_args!(
         "`homeostat why {agent}` says whether anything else holds it"
     ));
+    Ok(Exit::Fine)
+}
+
+/// Takes a space over. What it prints are the paths of its worktrees.
+pub(crate) fn takeover(args: &TakeoverArgs, host: &Host, ui: &mut Ui) -> CliResult {
+    let request = TakeoverRequest {
+        reason: args.reason.clone(),
+    };
+    let path = format!("/v1/spaces/{}/takeover", escape(&args.space));
+    let taken: TakenOver = client(host)?.post(&path, &request)?;
+    let space = &taken.space;
+    match taken.ending.len() {
+        0 => ui.say(format_args!("{space} is yours")),
+        count => ui.say(format_args!(
+            "{space} is yours once its live run{} ended",
+            if count == 1 { " has" } else { "s have" }
+        )),
+    }
+    for tree in &taken.trees {
+        ui.line(tree)?;
+    }
+    Ok(Exit::Fine)
+}
+
+/// Hands a space back.
+pub(crate) fn handback(args: &HandbackArgs, host: &Host, ui: &mut Ui) -> CliResult {
+    let path = format!("/v1/spaces/{}/handback", escape(&args.space));
+    let handed: HandedBack = client(host)?.post(&path, &Empty {})?;
+    ui.line(&handed.message)?;
     Ok(Exit::Fine)
 }
 

@@ -12,11 +12,11 @@ use rmcp::model::{
 use rmcp::service::{RequestContext, RoleServer};
 use tokio::sync::mpsc::OwnedPermit;
 
+use super::Gate;
 use super::rate::Allowance;
-use super::{Gate, MCP_SERVER};
 use crate::clock::Clock;
 use crate::model::event::AgentEvent;
-use crate::model::tool::Verb;
+use crate::model::tool::{TOOL_SERVER, Verb};
 use crate::tool::{self, ToolPort};
 
 /// Answers one request.
@@ -35,7 +35,7 @@ impl<P: ToolPort> ServerHandler for Handler<P> {
     fn get_info(&self) -> ServerConfig {
         let capabilities = ServerCapabilities::builder().enable_tools().build();
         let version = env!("CARGO_PKG_VERSION");
-        ServerConfig::new(capabilities).with_server_info(Implementation::new(MCP_SERVER, version))
+        ServerConfig::new(capabilities).with_server_info(Implementation::new(TOOL_SERVER, version))
     }
 
     async fn list_tools(

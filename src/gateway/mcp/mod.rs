@@ -31,8 +31,6 @@ use crate::tool::ToolPort;
 use handler::Handler;
 use rate::Rates;
 
-/// What the server is called, in configurations and in the names that agents give its tools.
-pub const MCP_SERVER: &str = "homeostat";
 /// Bytes of one request at most. The longest plan fits, whatever it is made of.
 pub const MCP_REQUEST_BYTES_MAX: usize = 1 << 20;
 /// Where on its listener it answers.

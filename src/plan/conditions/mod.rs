@@ -291,6 +291,7 @@ fn held(kind: Kind, hold: &Hold) -> Option<Stand> {
         | HoldReason::Backoff
         | HoldReason::PausedByGit
         | HoldReason::PausedByOperator
+        | HoldReason::TakenOver
         | HoldReason::AgentArchived
         | HoldReason::PausedByBudget
         | HoldReason::PausedByProvider
@@ -316,6 +317,7 @@ const fn reason_of(kind: Kind, reason: HoldReason) -> ConditionReason {
         HoldReason::FirstRevision => ConditionReason::FirstRevision,
         HoldReason::PausedByGit => ConditionReason::PausedByGit,
         HoldReason::PausedByOperator => ConditionReason::PausedByOperator,
+        HoldReason::TakenOver => ConditionReason::TakenOver,
         HoldReason::AgentArchived => ConditionReason::Archived,
         HoldReason::PausedByBudget => ConditionReason::PausedByBudget,
         HoldReason::BudgetExceeded => ConditionReason::Exhausted,

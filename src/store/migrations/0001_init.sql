@@ -65,7 +65,7 @@ CREATE TABLE conditions (
   uid                 TEXT    NOT NULL,
   type                TEXT    NOT NULL CHECK (type IN ('Ready', 'Reconciling', 'Stalled', 'Provisioned', 'BudgetOk', 'Paused', 'SandboxActive', 'Dispatching')),
   status              TEXT    NOT NULL CHECK (status IN ('True', 'False', 'Unknown')),
-  reason              TEXT    NOT NULL CHECK (reason IN ('AsDeclared', 'Progressing', 'Provisioning', 'ProvisionFailed', 'Deleting', 'DeletionBlocked', 'Waiting', 'Running', 'Idle', 'PausedByGit', 'PausedByOperator', 'PausedByBudget', 'Archived', 'Active', 'WithinBudget', 'SoftThreshold', 'Exhausted', 'SandboxNone', 'Estop', 'Suspended', 'Dispatched', 'LastRunFailed', 'Backoff', 'Terminal', 'FirstRevision')),
+  reason              TEXT    NOT NULL CHECK (reason IN ('AsDeclared', 'Progressing', 'Provisioning', 'ProvisionFailed', 'Deleting', 'DeletionBlocked', 'Waiting', 'Running', 'Idle', 'PausedByGit', 'PausedByOperator', 'TakenOver', 'PausedByBudget', 'Archived', 'Active', 'WithinBudget', 'SoftThreshold', 'Exhausted', 'SandboxNone', 'Estop', 'Suspended', 'Dispatched', 'LastRunFailed', 'Backoff', 'Terminal', 'FirstRevision')),
   message             TEXT    NOT NULL,
   observed_generation INTEGER NOT NULL,
   since               TEXT    NOT NULL,  -- when `status` last changed
@@ -77,7 +77,7 @@ CREATE TABLE conditions (
 CREATE TABLE holds (
   subject_kind TEXT    NOT NULL CHECK (subject_kind IN ('wake', 'object')),
   subject      TEXT    NOT NULL,  -- a wake's id, or an object's reference
-  reason       TEXT    NOT NULL CHECK (reason IN ('Estop', 'Suspended', 'Draining', 'FirstRevision', 'PausedByGit', 'PausedByOperator', 'AgentArchived', 'PausedByBudget', 'BudgetExceeded', 'ModelUnpriced', 'ConversationBusy', 'WorktreeBusy', 'FleetCap', 'WorkspaceCap', 'RepoCap', 'AgentCap', 'NotProvisioned', 'ProvisionFailed', 'Backoff', 'Terminal', 'RunLive', 'Queued', 'PausedByProvider', 'UpstreamRetry')),
+  reason       TEXT    NOT NULL CHECK (reason IN ('Estop', 'Suspended', 'Draining', 'FirstRevision', 'PausedByGit', 'PausedByOperator', 'TakenOver', 'AgentArchived', 'PausedByBudget', 'BudgetExceeded', 'ModelUnpriced', 'ConversationBusy', 'WorktreeBusy', 'FleetCap', 'WorkspaceCap', 'RepoCap', 'AgentCap', 'NotProvisioned', 'ProvisionFailed', 'Backoff', 'Terminal', 'RunLive', 'Queued', 'PausedByProvider', 'UpstreamRetry')),
   message      TEXT    NOT NULL,
   since        TEXT    NOT NULL,  -- when the reason was last entered
   count        INTEGER NOT NULL,  -- how often it was entered
@@ -100,8 +100,8 @@ CREATE TABLE backoffs (
 CREATE TABLE overrides (
   seq        INTEGER PRIMARY KEY AUTOINCREMENT,
   id         TEXT    NOT NULL UNIQUE,
-  kind       TEXT    NOT NULL CHECK (kind IN ('pause')),
-  target     TEXT    NOT NULL,  -- uid
+  kind       TEXT    NOT NULL CHECK (kind IN ('pause', 'takeover')),
+  target     TEXT    NOT NULL,  -- uid: of the agent that is paused, of the space that is taken over
   by         TEXT    NOT NULL,
   reason     TEXT,
   since      TEXT    NOT NULL,
@@ -219,8 +219,12 @@ CREATE TABLE wakes (
   revision          TEXT,
   created_at        TEXT    NOT NULL,
   ended_at          TEXT,              -- when it was finished or cancelled
-  because           TEXT               -- why it was cancelled
+  because           TEXT,              -- why it was cancelled
+  delivery          TEXT    NOT NULL CHECK (delivery IN ('steer', 'followUp', 'interrupt')),
+  run_id            TEXT    NOT NULL UNIQUE,  -- that its run has, or would have had
+  told_to           TEXT               -- the live run that was told of it instead
 ) STRICT;
+CREATE INDEX wakes_told ON wakes (told_to) WHERE told_to IS NOT NULL;
 CREATE INDEX wakes_pending ON wakes (seq) WHERE state = 'pending';
 CREATE INDEX wakes_by_cause ON wakes (cause) WHERE cause IS NOT NULL;
 
@@ -231,6 +235,17 @@ CREATE TABLE idempotency_keys (
   wake       TEXT,
   created_at TEXT NOT NULL
 ) STRICT;
+
+-- Which of its own memories of a conversation an agent's program resumes.
+CREATE TABLE sessions (
+  conversation TEXT    NOT NULL REFERENCES conversations (id),
+  agent        TEXT    NOT NULL,
+  adapter      TEXT    NOT NULL CHECK (adapter IN ('command', 'claudeCode')),
+  id           TEXT    NOT NULL,  -- the program's own
+  told         INTEGER NOT NULL,  -- `seq` of the last message that it was told of; 0: none
+  changed_at   TEXT    NOT NULL,
+  PRIMARY KEY (conversation, agent)
+) STRICT, WITHOUT ROWID;
 
 -- Runs (AgentRunLog) ----------------------------------------------------------------------------
 
@@ -278,7 +293,7 @@ CREATE TABLE runs (
   process_start_time     INTEGER,           -- clock ticks since boot
   boot_id                TEXT,
   cgroup                 TEXT,
-  stop_requested         TEXT    CHECK (stop_requested IN ('agentFinished', 'stoppedByHuman', 'estop', 'removed', 'silence', 'budget', 'daemonShutdown', 'daemonLost', 'launchFailed')),
+  stop_requested         TEXT    CHECK (stop_requested IN ('agentFinished', 'stoppedByHuman', 'takenOver', 'interrupted', 'estop', 'removed', 'silence', 'budget', 'daemonShutdown', 'daemonLost', 'launchFailed')),
   stop_requested_by      TEXT,
   stop_requested_at      TEXT,
   -- Outcome. `status` alone never proves success: read `liveness`.
@@ -286,7 +301,7 @@ CREATE TABLE runs (
   liveness               TEXT    CHECK (liveness IN ('alive', 'productive', 'completed', 'blocked', 'empty', 'looping', 'failed', 'stalled', 'dead')),
   error_family           TEXT    CHECK (error_family IN ('transientUpstream', 'sandboxInfrastructure', 'budgetExceeded', 'processLost', 'silentRun', 'unknown')),
   error_code             TEXT,
-  end_reason             TEXT    CHECK (end_reason IN ('agentFinished', 'stoppedByHuman', 'estop', 'removed', 'silence', 'budget', 'daemonShutdown', 'daemonLost', 'launchFailed')),
+  end_reason             TEXT    CHECK (end_reason IN ('agentFinished', 'stoppedByHuman', 'takenOver', 'interrupted', 'estop', 'removed', 'silence', 'budget', 'daemonShutdown', 'daemonLost', 'launchFailed')),
   exit_code              INTEGER,
   exit_signal            INTEGER,
   summary                TEXT,

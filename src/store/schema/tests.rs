@@ -12,10 +12,10 @@ use crate::model::event::{AgentEvent, DomainEventType, UsageReport};
 use crate::model::kind::Kind;
 use crate::model::observed::{TreePhase, WorktreeBackend};
 use crate::model::run::{EndReason, ErrorFamily, Liveness, RunStatus};
-use crate::model::spec::{BudgetScopeKind, Mode, Priority};
+use crate::model::spec::{AdapterType, BudgetScopeKind, Mode, Priority};
 use crate::model::ticket::TicketStatus;
 use crate::model::tool::Verb;
-use crate::model::wake::{WakeReason, WakeState};
+use crate::model::wake::{Delivery, WakeReason, WakeState};
 use crate::store::close::Pricing;
 use crate::store::message::AuthorKind;
 use crate::store::operator::OverrideKind;
@@ -105,7 +105,9 @@ fn expected() -> BTreeMap<&'static str, Vec<String>> {
         ("runs.stop_requested", names::<EndReason>()),
         ("runs.wake_reason", names::<WakeReason>()),
         ("runs.worktree_backend", names::<WorktreeBackend>()),
+        ("sessions.adapter", names::<AdapterType>()),
         ("tickets.status", names::<TicketStatus>()),
+        ("wakes.delivery", names::<Delivery>()),
         ("wakes.priority", names::<Priority>()),
         ("wakes.reason", names::<WakeReason>()),
         ("wakes.state", names::<WakeState>()),

@@ -4,6 +4,7 @@
 mod budget;
 mod claude;
 mod commit;
+mod converse;
 mod demo;
 mod estop;
 mod flood;

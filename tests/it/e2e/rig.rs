@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use crate::support::disk::Disk;
 
 /// Longer than anything here takes on a busy machine.
-pub(super) const LONG: Duration = Duration::from_secs(60);
+pub(super) const LONG: Duration = Duration::from_secs(120);
 
 /// What the daemon's environment holds, and no agent's may.
 pub(super) const SECRET: (&str, &str) = ("AWS_SECRET_ACCESS_KEY", "not-for-agents");

@@ -8,7 +8,7 @@ use homeostat::model::observed::{
     Backoff, OperatorPause, SpaceRoot, TreePhase, Worktree, WorktreeBackend,
 };
 use homeostat::model::spec::{GitIdentity, Priority};
-use homeostat::model::wake::{Delay, Wake, WakeReason};
+use homeostat::model::wake::{Delay, Delivery, Wake, WakeReason};
 use homeostat::store::Store;
 use proptest::collection::vec;
 use proptest::option;
@@ -26,7 +26,7 @@ prop_compose! {
         (reason, priority) in (one_of::<WakeReason>(), one_of::<Priority>()),
         (agent, space, lane) in ("[a-c]", "[a-c]", "[a-c]"),
         (ticket, message, cause) in (option::of("[a-c]"), option::of("[a-c]"), option::of("[a-c]")),
-        (previous, attempt) in (option::of("[a-c]"), 0_u32..5),
+        (previous, attempt, delivery) in (option::of("[a-c]"), 0_u32..5, one_of::<Delivery>()),
         (prompt, continuation) in (".{0,40}", option::of(".{0,10}")),
         delay in option::of((0_i64..1_000, ".{0,9}")),
         (requested_by, author) in (option::of(".{0,9}"), option::of(".{0,9}")),
@@ -51,6 +51,7 @@ prop_compose! {
             requested_by,
             env,
             git_identity: author.map(|name| GitIdentity { email: format!("{name}@x"), name }),
+            delivery,
             priority,
             revision: revision.map(Revision::new),
             created_at: jiff::Timestamp::from_microsecond(1_796_000_000_000_000 + micros).unwrap(),

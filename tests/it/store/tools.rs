@@ -199,6 +199,7 @@ fn a_prompt_names_what_the_server_offers_and_nothing_else() {
             wake: &wake,
             history: &[],
             older: 3,
+            is_resumed: false,
             tools: &tools,
             facts: &[],
         })

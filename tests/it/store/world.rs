@@ -13,7 +13,7 @@ use homeostat::model::kind::{Kind, ObjectRef, Origin, Revision};
 use homeostat::model::observed::{TreePhase, Worktree, WorktreeBackend};
 use homeostat::model::run::{EndReason, Liveness, RunOrder, RunStatus, RunTree, Usage};
 use homeostat::model::spec::{AdapterSpec, AdapterType, GitIdentity, Mode, OutputFormat, Priority};
-use homeostat::model::wake::{Wake, WakeReason};
+use homeostat::model::wake::{Delivery, Wake, WakeReason};
 use homeostat::store::{Accept, Accepted, AdmitFacts, FirstObjects, RunClose, Store, StoreError};
 use jiff::Timestamp;
 use rusqlite::types::ValueRef;
@@ -192,6 +192,7 @@ pub(super) fn wake(name: &str) -> Wake {
             name: "Grace".to_owned(),
             email: "grace@example.com".to_owned(),
         }),
+        delivery: Delivery::Steer,
         priority: Priority::None,
         revision: Some(Revision::new("r1")),
         created_at: at(10),

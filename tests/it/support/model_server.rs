@@ -1,7 +1,8 @@
 //! A model's provider on loopback: Anthropic Messages as they are on the wire, streamed or in one
 //! piece, with every fault that one can have. The first part of the path, `/s/<scenario>`, says
 //! which; the last prompt says by markers what the model does: `FILE=<path>` writes that file,
-//! `CMD=<rest of the line>` runs that command, and without either it only says something.
+//! `CMD=<rest of the line>` runs that command, `CALL=<tool> <JSON>` calls that tool, and without
+//! any it only says something.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -246,7 +247,7 @@ fn last_prompt(request: &Value) -> (String, usize) {
                 .as_array()
                 .into_iter()
                 .flatten()
-                .filter_map(|block| block["text"].as_str())
+                .filter_map(|block| block["text"].as_str().or_else(|| told(block)))
                 .collect(),
         };
         let answers = message["content"].as_array().into_iter().flatten();
@@ -254,11 +255,22 @@ fn last_prompt(request: &Value) -> (String, usize) {
             .filter(|block| block["type"] == "tool_result")
             .count();
         let text = texts.join("\n");
-        if message["role"] == "user" && ["FILE=", "CMD="].iter().any(|mark| text.contains(mark)) {
+        if message["role"] == "user"
+            && ["FILE=", "CMD=", "CALL="]
+                .iter()
+                .any(|mark| text.contains(mark))
+        {
             (prompt, results) = (text, 0);
         }
     }
     (prompt, results)
+}
+
+/// What the user said while a tool ran: Claude Code puts it behind the tool's answer.
+fn told(block: &Value) -> Option<&str> {
+    let answer = block["content"].as_str()?;
+    let (_, told) = answer.split_once("The user sent a new message while you were working:")?;
+    Some(told)
 }
 
 /// An id that no other answer in the conversation has.
@@ -301,6 +313,13 @@ fn plan(scenario: &str, request: &Value) -> Vec<Value> {
     {
         let input = json!({ "command": command, "description": "run a command" });
         return vec![text("I will use a tool."), tool("Bash", input)];
+    }
+    if let Some(call) = marker("CALL=", |c| c == '\n')
+        && let Some((name, input)) = call.split_once(' ')
+        && has(name)
+    {
+        let input = serde_json::from_str(input).unwrap();
+        return vec![text("I will use a tool."), tool(name, input)];
     }
     vec![text("A plain answer.")]
 }

@@ -19,7 +19,7 @@ use crate::support::model_server::{CACHED_READ, CACHED_WRITE, INPUT, ModelServer
 /// What only the gateway may know.
 const KEY: &str = "sk-ant-api03-only-the-gateway-knows-it";
 
-const MODEL: &str = "claude-sonnet-4-5";
+pub(super) const MODEL: &str = "claude-sonnet-4-5";
 
 /// What one answer costs by that model's list price: dollars for a million tokens are micros of a
 /// dollar for one, and a cache is written at 1.25 and read at 0.1 times the price of input.
@@ -42,7 +42,7 @@ fn adapter(program: &Path, server: &ModelServer, scenario: &str) -> Value {
 }
 
 /// A fleet whose `ada` is Claude Code and talks to a model of that scenario.
-fn with_claude(program: &Path, server: &ModelServer, scenario: &str) -> Fleet {
+pub(super) fn with_claude(program: &Path, server: &ModelServer, scenario: &str) -> Fleet {
     let fleet = Fleet::plain();
     fleet.put("Adapter", "claude", &adapter(program, server, scenario));
     let ada = json!({"title": "Ada", "adapter": "claude", "model": MODEL});
@@ -51,7 +51,7 @@ fn with_claude(program: &Path, server: &ModelServer, scenario: &str) -> Fleet {
     fleet
 }
 
-fn verdict(run: &Value) -> [&str; 3] {
+pub(super) fn verdict(run: &Value) -> [&str; 3] {
     let of = |key: &str| run[key].as_str().unwrap_or_default();
     [of("status"), of("liveness"), of("errorFamily")]
 }

@@ -50,13 +50,13 @@ async fn a_run_that_is_stopped_in_a_tool_is_not_done() {
 }
 
 /// Some ways of starting the program make it answer TERM in a tool with a result that says success,
-/// and exit with 0.
+/// and exit with 0. This one does not hear an interrupt, so that it gets there.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_success_after_a_stop_is_none() {
     const POLITE: &str = r#"#!/bin/sh
 trap 'echo "{\"type\":\"result\",\"subtype\":\"success\",\"is_error\":false,\"result\":\"All done.\"}"; exit 0' TERM
 exec 3<&0
-claude "$@" <&3 &
+{ head -n 1 <&3; exec sleep 1000; } | claude "$@" &
 wait $!
 "#;
     let tracker = Tracker::new();
