@@ -23,8 +23,12 @@ pub(crate) fn of_stdin(prompt: &str, ui: &mut Ui) -> CliResult<Secret> {
     let stdin = io::stdin();
     let unreadable = "failed to read the secret from standard input";
     let input = if stdin.is_terminal() {
+        // Whoever reads that it is not shown may type at once.
+        let quiet = Quiet::new(&stdin).or_fail(Kind::Usage, unreadable)?;
         ui.say(prompt);
-        typed(&stdin).or_fail(Kind::Usage, unreadable)?
+        let input = typed(&stdin).or_fail(Kind::Usage, unreadable)?;
+        drop(quiet);
+        input
     } else {
         piped(&stdin).or_fail(Kind::Usage, unreadable)?
     };
@@ -57,10 +61,9 @@ fn piped(stdin: &Stdin) -> io::Result<Zeroizing<Vec<u8>>> {
     Ok(input)
 }
 
-/// One line, byte by byte: a terminal that edits lines itself would pass on only so much of one,
+/// One line of a quiet terminal, byte by byte: a terminal that edits lines itself would pass on only so much of one,
 /// and a signal in the middle would leave it mute.
 fn typed(stdin: &Stdin) -> io::Result<Zeroizing<Vec<u8>>> {
-    let _quiet = Quiet::new(stdin)?;
     let mut input = Zeroizing::new(Vec::with_capacity(INPUT_BYTES_MAX));
     let mut byte = [0];
     while input.len() < INPUT_BYTES_MAX {

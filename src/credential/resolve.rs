@@ -110,6 +110,18 @@ pub enum CredentialError {
         /// Since when.
         expired_at: Timestamp,
     },
+    /// Who asks for the run names where its provider is, and the credential is not theirs: it would
+    /// be shown to whoever answers there.
+    #[error(
+        "the credential of {place} for {provider} is not for the address that the dispatch names: \
+         let the dispatch bring its own, or leave the address to the Adapter"
+    )]
+    AddressOfCaller {
+        /// For whom.
+        provider: Provider,
+        /// Which.
+        place: Place,
+    },
     /// What the winning source has can't be sent in a header.
     #[error("the credential of {place} for {provider} holds bytes that no header may: set it anew")]
     Malformed {
@@ -160,6 +172,10 @@ pub fn resolve(provider: Provider, sources: &Sources<'_>) -> Result<Resolved, Cr
     let Some(secret) = value.filter(Secret::is_plain) else {
         return Err(CredentialError::Malformed { provider, place });
     };
+    let own = CredentialSource::CallerEnvironment;
+    if sources.base_source(provider) == Some(own) && place.source != own {
+        return Err(CredentialError::AddressOfCaller { provider, place });
+    }
     let shadowed = candidates.map(|candidate| candidate.place).collect();
     Ok(Resolved {
         secret,

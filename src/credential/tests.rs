@@ -382,3 +382,38 @@ fn a_file_that_is_not_ours_is_refused_without_being_quoted() {
         );
     }
 }
+
+#[test]
+fn a_key_is_shown_to_no_address_that_only_the_caller_names() {
+    let nothing = BTreeMap::new();
+    let own = |name: &str, value: &str| BTreeMap::from([(name.to_owned(), value.to_owned())]);
+    let address = own("ANTHROPIC_BASE_URL", "http://elsewhere");
+    let mut both = address.clone();
+    both.extend(own("ANTHROPIC_API_KEY", "brought"));
+    let key = own("ANTHROPIC_API_KEY", "kept");
+    let mut adapter = key.clone();
+    adapter.extend(address.clone());
+    let host = BTreeMap::from([("ANTHROPIC_API_KEY".into(), "host".into())]);
+    for (adapter, caller, expected) in [
+        (&nothing, &address, None),
+        (&key, &address, None),
+        (&nothing, &both, Some("brought")),
+        // The Adapter's own address counts, whatever the caller says.
+        (&adapter, &address, Some("kept")),
+        (&nothing, &nothing, Some("host")),
+    ] {
+        let sources = Sources {
+            adapter,
+            caller,
+            stored: &Credentials::default(),
+            process: &host,
+            now: at("2026-11-30T00:00:00Z"),
+        };
+        let resolved = resolve(Provider::Anthropic, &sources);
+        match (&resolved, expected) {
+            (Ok(resolved), Some(expected)) => assert_eq!(resolved.secret.expose(), expected),
+            (Err(CredentialError::AddressOfCaller { .. }), None) => {}
+            _ => panic!("{resolved:?}, not {expected:?}"),
+        }
+    }
+}
