@@ -196,6 +196,7 @@ fn order() -> RunOrder {
             email: "ada@agents.homeostat.local".to_owned(),
         },
         silence: Duration::from_secs(900),
+        roster: Vec::new(),
         mode: Mode::Chat,
         model: None,
         effort: None,

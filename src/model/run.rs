@@ -203,6 +203,15 @@ pub struct RunTree {
     pub base: String,
 }
 
+/// Another agent of a run's space, as the run is told of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Teammate {
+    /// Its name, by which a message can mention it.
+    pub name: String,
+    /// Its title.
+    pub title: String,
+}
+
 /// Everything that starting a run needs; the executor chooses nothing.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunOrder {
@@ -232,6 +241,8 @@ pub struct RunOrder {
     pub space: Uid,
     /// The space's name.
     pub space_name: String,
+    /// The other agents that serve it, by name.
+    pub roster: Vec<Teammate>,
     /// What is done there, and what the run owes.
     pub mode: Mode,
     /// The thread.

@@ -24,7 +24,7 @@ use crate::model::budget::Reservation;
 use crate::model::id::{ConversationId, RunId, Uid, WakeId};
 use crate::model::kind::{Kind, ObjectRef, Resource};
 use crate::model::observed::{Backoff, ObjectState, ProviderPause};
-use crate::model::run::{RunOrder, RunTree};
+use crate::model::run::{RunOrder, RunTree, Teammate};
 use crate::model::spec::{AdapterSpec, AgentSpec, GitIdentity, Lifecycle};
 use crate::model::units::SilenceTimeout;
 use crate::model::wake::{Delivery, QueuedWake, Wake, WakeReason};
@@ -398,6 +398,7 @@ fn order(
         skills: spec.skills.iter().map(ToString::to_string).collect(),
         space: wake.space,
         space_name: space.reference.name.to_string(),
+        roster: roster(view, space, wake.agent),
         mode: space.resource.spec.mode,
         conversation: wake.conversation,
         ticket: wake.ticket,
@@ -420,6 +421,20 @@ fn order(
             .unwrap_or_else(|| agent.state.revision.clone()),
         generation: agent.state.generation,
     }
+}
+
+/// The other agents of the space, in the order in which it names them.
+fn roster(view: &View<'_>, space: &SpaceView<'_>, agent: Uid) -> Vec<Teammate> {
+    let names = space.resource.spec.agents.iter();
+    let others = names.filter_map(|name| {
+        let uid = view.uid_beside(space.reference, Kind::Agent, name)?;
+        let other = view.agents.get(&uid).filter(|_| uid != agent)?;
+        Some(Teammate {
+            name: name.to_string(),
+            title: other.resource.spec.title.clone(),
+        })
+    });
+    others.collect()
 }
 
 /// The caller's identity wins over the agent's own, and that over the derived one.

@@ -117,7 +117,7 @@ pub fn assemble(input: &PromptInput<'_>) -> Prompt {
         (Label::WorkspaceLayout, Some(workspace_layout(order))),
         (Label::Persona, persona(order)),
         (Label::Skills, skills(order)),
-        (Label::WakeContext, Some(wake::layer(order.run, why))),
+        (Label::WakeContext, Some(wake::layer(order, why))),
         (Label::Mode, tools::mode(order.mode, input.tools)),
         (Label::Memory, memory::layer(input.facts, &why.prompt)),
         (Label::Conversation, history::layer(input, &said_before)),

@@ -11,7 +11,7 @@ use super::*;
 use crate::model::budget::Reservation;
 use crate::model::id::{ConversationId, MessageId, RunId, Uid, WakeId, WorktreeId};
 use crate::model::kind::{Kind, ObjectRef, Revision};
-use crate::model::run::{RunOrder, RunTree};
+use crate::model::run::{RunOrder, RunTree, Teammate};
 use crate::model::spec::{AdapterSpec, AdapterType, GitIdentity, Mode, OutputFormat, Priority};
 use crate::model::tool::{MemoryFact, Tool, Verb};
 use crate::model::wake::{Delivery, Wake, WakeReason};
@@ -70,6 +70,10 @@ fn order(reason: WakeReason) -> RunOrder {
         skills: vec!["rust".to_owned(), "sql".to_owned()],
         space: uid("space"),
         space_name: "backend".to_owned(),
+        roster: vec![Teammate {
+            name: "rev".to_owned(),
+            title: "Reviewer\n## Tools".to_owned(),
+        }],
         mode: Mode::Chat,
         conversation: ConversationId::main_of(uid("space")),
         ticket: None,

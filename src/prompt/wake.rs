@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::model::id::RunId;
+use crate::model::run::RunOrder;
 use crate::model::wake::{Wake, WakeReason};
 
 use super::text::{one_line, quote};
@@ -67,13 +68,16 @@ pub fn wake_environment(run: RunId, wake: &Wake) -> BTreeMap<String, String> {
 }
 
 /// The layer that says why the agent was woken.
-pub(super) fn layer(run: RunId, wake: &Wake) -> String {
+pub(super) fn layer(order: &RunOrder, wake: &Wake) -> String {
     let mut lines = vec![sentence(wake.reason).to_owned()];
     lines.extend(
-        facts(run, wake)
+        facts(order.run, wake)
             .into_iter()
             .map(|fact| format!("- {}: {}", fact.label, fact.value)),
     );
+    if wake.reason == WakeReason::UserMessage {
+        lines.extend(summons(order, wake));
+    }
     if let Some(continuation) = &wake.continuation {
         lines.push(format!(
             "This is attempt {} at the same work. What the one before it had done:\n{}",
@@ -82,6 +86,23 @@ pub(super) fn layer(run: RunId, wake: &Wake) -> String {
         ));
     }
     lines.join("\n")
+}
+
+/// Who posted the message, and who else is there to hear the answer.
+fn summons(order: &RunOrder, wake: &Wake) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let Some(by) = &wake.requested_by {
+        lines.push(format!("- Posted by: {}", one_line(by)));
+    }
+    if !order.roster.is_empty() {
+        lines.push("Beside you these agents serve the space:".to_owned());
+        let others = order.roster.iter();
+        lines.extend(others.map(|other| {
+            let (name, title) = (one_line(&other.name), one_line(&other.title));
+            format!("- {name}: {title}")
+        }));
+    }
+    lines
 }
 
 /// What a live agent is told of a wake: who says it, then the words as they are.

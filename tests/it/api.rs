@@ -220,6 +220,7 @@ impl Served {
             skills: Vec::new(),
             space: wake.space,
             space_name: "desk".to_owned(),
+            roster: Vec::new(),
             mode: Mode::Chat,
             conversation: ConversationId::main_of(wake.space),
             ticket: None,

@@ -107,6 +107,7 @@ RunOrder {
     skills: [],
     space: Uid(c0d110bb-f0e4-5b73-a28d-200e8ebe92d6),
     space_name: "solo",
+    roster: [],
     mode: Chat,
     conversation: ConversationId(c0d110bb-f0e4-5b73-a28d-200e8ebe92d6),
     ticket: None,

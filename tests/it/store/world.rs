@@ -231,6 +231,7 @@ pub(super) fn order_without_trees(wake: &Wake) -> RunOrder {
         skills: Vec::new(),
         space: wake.space,
         space_name: "room".to_owned(),
+        roster: Vec::new(),
         mode: Mode::Chat,
         conversation: wake.conversation,
         ticket: wake.ticket,
