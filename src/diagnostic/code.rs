@@ -276,6 +276,11 @@ codes! {
         wrong "scope: { kind: agent }"
         right "scope: { kind: agent, name: writer }"
     }
+    ModeUnmet "H0412" "mode-unmet" Error "An agent that can't hand in what its space's mode asks for." {
+        "A mode may owe something (plan: a plan), which agents hand in by a tool. An adapter that can't be given tools can't, and its runs would pass for done without it."
+        wrong "kind: Space     # mode: plan, agents: [writer]\nkind: Adapter   # of writer; type: command"
+        right "kind: Space     # mode: plan, agents: [writer]\nkind: Adapter   # of writer; type: claudeCode"
+    }
 }
 
 #[cfg(test)]

@@ -26,7 +26,7 @@ use super::{
     Adapter, Capabilities, ConfigFile, Endpoint, EventParser, Launch, LaunchError, LaunchSpec,
     McpServer, Session, env, program,
 };
-use crate::model::spec::AdapterSpec;
+use crate::model::spec::{AdapterSpec, AdapterType};
 
 /// The program that the Adapter finds on the search path when it names none.
 pub const PROGRAM: &str = "claude";
@@ -164,7 +164,7 @@ impl ClaudeCode {
 impl Adapter for ClaudeCode {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
-            observes_contract: true,
+            observes_contract: AdapterType::ClaudeCode.observes_contract(),
             is_steerable: true,
             reports_usage: true,
             reports_cost: true,

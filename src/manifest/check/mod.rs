@@ -50,7 +50,7 @@ struct Target {
     is_key: bool,
 }
 
-const RULES: [fn(&mut Context<'_>); 13] = [
+const RULES: [fn(&mut Context<'_>); 14] = [
     identity::objects_are_unique,
     identity::fleet_is_one,
     identity::uids_are_unique,
@@ -59,6 +59,7 @@ const RULES: [fn(&mut Context<'_>); 13] = [
     reference::spaces_use_what_exists,
     reference::agents_use_what_exists,
     reference::work_goes_to_agents_of_its_space,
+    reference::modes_can_be_met,
     value::lists_are_sets,
     value::times_exist,
     value::variables_are_settable,

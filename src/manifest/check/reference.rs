@@ -196,3 +196,43 @@ pub(super) fn work_goes_to_agents_of_its_space(context: &mut Context<'_>) {
         }
     }
 }
+
+/// Where a mode owes something, every agent of the space can hand it in.
+pub(super) fn modes_can_be_met(context: &mut Context<'_>) {
+    let catalog = context.catalog;
+    for (object, space) in &catalog.spaces {
+        let Some(verb) = space.spec.mode.contract() else {
+            continue;
+        };
+        for (index, name) in space.spec.agents.iter().enumerate() {
+            let agent = Context::target_of(object, Kind::Agent, name);
+            let Some(agent) = catalog.agents.get(&agent) else {
+                continue;
+            };
+            let adapter = Context::target_of(object, Kind::Adapter, &agent.spec.adapter);
+            let Some(resource) = catalog.adapters.get(&adapter) else {
+                continue;
+            };
+            let kind = resource.spec.r#type;
+            if kind.observes_contract() {
+                continue;
+            }
+            let message = format!(
+                "the agent {} can't call {}, which `mode: {}` asks for",
+                quote(name.as_str()),
+                quote(&verb.to_string()),
+                space.spec.mode
+            );
+            let place = context.target(&adapter, at!["spec", "type"]);
+            context
+                .report(
+                    Code::ModeUnmet,
+                    object,
+                    at!["spec", "agents", index],
+                    message,
+                )
+                .label(place, "its adapter, which can't be given tools")
+                .help("give the agent an adapter of type `claudeCode`, or the space another mode");
+        }
+    }
+}

@@ -180,6 +180,16 @@ pub enum AdapterType {
     ClaudeCode,
 }
 
+impl AdapterType {
+    /// Whether its agents can be given tools, and be seen to hand in what a mode owes.
+    pub const fn observes_contract(self) -> bool {
+        match self {
+            Self::Command => false,
+            Self::ClaudeCode => true,
+        }
+    }
+}
+
 /// What a `command` adapter's standard output is.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Display,
