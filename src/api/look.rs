@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::control::Control;
 use super::dto::{
     BudgetList, DomainEvents, Health, Object, ObjectList, Prompt, Run, RunEvents, RunList,
-    Surroundings, Transcript, WaitStatus, Waited, Why,
+    Surroundings, Trace, Transcript, WaitStatus, Waited, Why,
 };
 use super::problem::Failure;
 use super::view::{self, RunQuery};
@@ -180,6 +180,14 @@ pub(super) async fn transcript(
     Path(run): Path<String>,
 ) -> Answer<Transcript> {
     Ok(Json(view::transcript(control.store(), &run).await?))
+}
+
+/// Which commit, file and line made a run.
+pub(super) async fn trace(
+    State(control): State<Control>,
+    Path(run): Path<String>,
+) -> Answer<Trace> {
+    Ok(Json(view::trace(control.store(), &run).await?))
 }
 
 /// What one run was told.

@@ -83,6 +83,7 @@ fn router(control: Control, tracker: Tracker) -> Router {
         .route("/v1/runs/{run}/events", get(look::run_events))
         .route("/v1/runs/{run}/transcript", get(look::transcript))
         .route("/v1/runs/{run}/prompt", get(look::prompt))
+        .route("/v1/runs/{run}/trace", get(look::trace))
         .route("/v1/runs/{run}/wait", get(look::wait))
         .route("/v1/runs/{run}/stop", post(act::stop))
         .route("/v1/runs/{run}/steer", post(act::steer))

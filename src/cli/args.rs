@@ -4,8 +4,8 @@ use clap::{Args, Parser, Subcommand};
 
 use super::commands::{
     budget, credentials, daemon, demo, describe, dispatch, doctor, estop, events, get, init, login,
-    logs, plan, prompt, runs, schema, send, steer, transcript, validate, version, volume, wait,
-    why,
+    logs, plan, prompt, runs, schema, send, steer, trace, transcript, validate, version, volume,
+    wait, why,
 };
 
 /// GitOps for coding agents: keep a fleet of agents where a git repository says.
@@ -69,6 +69,7 @@ pub(crate) enum Command {
     Get(get::Args),
     Describe(describe::Args),
     Why(why::Args),
+    Trace(trace::Args),
     Events(events::Args),
     Runs(runs::Args),
     Logs(logs::Args),

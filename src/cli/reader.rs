@@ -8,7 +8,7 @@ use super::error::{CliError, CliResult, Kind};
 use super::host::Host;
 use super::ui::Ui;
 use crate::api::dto::{
-    BudgetList, DomainEvents, ObjectList, Prompt, Run, RunEvents, RunList, Transcript, Why,
+    BudgetList, DomainEvents, ObjectList, Prompt, Run, RunEvents, RunList, Trace, Transcript, Why,
 };
 use crate::api::problem::Failure;
 use crate::api::view::{self, RunQuery};
@@ -98,6 +98,14 @@ impl Reader {
         match self {
             Self::Daemon(client) => client.get(&format!("/v1/runs/{}", escape(id))),
             Self::Database { store, runtime } => answer(runtime.block_on(view::run(store, id))),
+        }
+    }
+
+    /// Which commit, file and line made a run.
+    pub(crate) fn trace(&self, id: &str) -> CliResult<Trace> {
+        match self {
+            Self::Daemon(client) => client.get(&format!("/v1/runs/{}/trace", escape(id))),
+            Self::Database { store, runtime } => answer(runtime.block_on(view::trace(store, id))),
         }
     }
 

@@ -8,8 +8,8 @@ use clap::Parser;
 use super::args::{Cli, Command};
 use super::commands::{
     budget, credentials, daemon, demo, describe, dispatch, doctor, estop, events, get, init, login,
-    logs, plan, prompt, runs, schema, send, steer, transcript, validate, version, volume, wait,
-    why,
+    logs, plan, prompt, runs, schema, send, steer, trace, transcript, validate, version, volume,
+    wait, why,
 };
 use super::error::{CliError, CliResult, Exit, Kind, OrFail};
 use super::host::Host;
@@ -44,6 +44,7 @@ fn perform(cli: Cli, environment: Environment, ui: &mut Ui) -> CliResult {
         Command::Schema(args) => schema::run(args, ui),
         Command::Get(args) => get::run(args, &host, ui),
         Command::Describe(args) => describe::run(args, &host, ui),
+        Command::Trace(args) => trace::run(args, &host, ui),
         Command::Why(args) => why::run(args, &host, ui),
         Command::Events(args) => events::run(args, &host, ui),
         Command::Runs(args) => runs::run(args, &host, ui),

@@ -51,6 +51,7 @@ Commands:
   get          Show objects and their status
   describe     Show one object with its status, its holds and its latest runs
   why          Say why something waits, runs, was refused or ended
+  trace        Show which commit, file and line made a run
   events       Show what happened in the fleet, oldest first
   runs         List runs, newest first, or show one with all that is recorded of it
   logs         Show the events of a run

@@ -2,6 +2,7 @@
 //! is not known is absent, and an absent cost is not zero.
 
 mod act;
+mod trace;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -13,6 +14,7 @@ pub use self::act::{
     Paused, Resumed, SteerAccepted, SteerOutcome, SteerRequest, TakenOver, TakeoverRequest,
     WaitStatus, Waited,
 };
+pub use self::trace::{Trace, TracedObject, TracedRevision};
 pub use crate::dispatch::transcript::{Segment, ToolState};
 use crate::model::action::HoldReason;
 use crate::model::budget::{IncidentKind, Meter};

@@ -8,6 +8,7 @@ mod budget;
 mod name;
 mod object;
 mod run;
+mod trace;
 mod why;
 
 pub use budget::budgets;
@@ -15,4 +16,5 @@ pub(super) use name::find;
 pub use object::{object, objects};
 pub use run::{RunQuery, events, prompt, run, run_events, runs, transcript};
 pub(super) use run::{Sought, sought, waited};
+pub use trace::trace;
 pub use why::why;

@@ -21,6 +21,7 @@ pub(crate) mod get;
 pub(crate) mod logs;
 pub(crate) mod prompt;
 pub(crate) mod runs;
+pub(crate) mod trace;
 pub(crate) mod transcript;
 pub(crate) mod why;
 

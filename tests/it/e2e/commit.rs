@@ -80,6 +80,33 @@ fn ticket_becomes_commit(disk: Disk, backend: &'static str) {
         (fleet.get("ticket", "thing")["ticket"] == "done").then_some(())
     });
     assert_eq!(fleet.runs().len(), 1);
+    traced(&fleet, &run, &revision);
+}
+
+/// That the run is led back to the commit, and to the lines of its ticket, agent and so on.
+fn traced(fleet: &Fleet, run: &Value, revision: &str) {
+    let id = run["id"].as_str().unwrap();
+    let text = fleet.run(&["trace", &id[..8]]).expect(0).stdout;
+    for expected in [
+        format!("{revision}, Olga <olga@example.com>"),
+        "Ticket/shop/thing  Ticket-thing.yaml:1".to_owned(),
+        "Agent/shop/ada     Agent-ada.yaml:1".to_owned(),
+        "Adapter/told       Adapter-told.yaml:1".to_owned(),
+    ] {
+        assert!(text.contains(&expected), "{expected}: {text}");
+    }
+    assert!(!text.contains("changed since"), "{text}");
+    let ada = json!({"title": "Ada", "adapter": "told", "persona": "Be brief."});
+    fleet.put("Agent", "ada", &ada);
+    fleet.commit("Ada is brief");
+    let changed = fleet.until("the change is accepted", |fleet| {
+        let trace = fleet.json(&["trace", id]);
+        let objects = trace["objects"].as_array().unwrap();
+        let agent = objects.iter().find(|it| it["role"] == "agent").unwrap();
+        (agent["hasChanged"] == true).then(|| trace.clone())
+    });
+    assert_eq!(changed["revision"]["isCurrent"], false, "{changed}");
+    fleet.run(&["trace", "ffffffff"]).expect(1);
 }
 
 /// That the run's one commit is `ada`'s, on top of what the source has.
