@@ -52,9 +52,9 @@ pub(crate) struct SourceArgs {
     /// Follow this ref of the repository [default: HEAD]
     #[arg(long, value_name = "REF", requires = "source_repo")]
     pub(crate) source_ref: Option<String>,
-    /// Read only this directory of the repository
-    #[arg(long, value_name = "DIR", requires = "source_repo")]
-    pub(crate) source_subdir: Option<String>,
+    /// Read only this directory within the source
+    #[arg(long, value_name = "DIR")]
+    pub(crate) source_path: Option<String>,
 }
 
 /// The subcommands, in the order that help shows them.

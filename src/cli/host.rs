@@ -87,7 +87,7 @@ impl SourceArgs {
             (Setting::Source, self.source.clone()),
             (Setting::SourceRepo, self.source_repo.clone()),
             (Setting::SourceRef, self.source_ref.clone()),
-            (Setting::SourceSubdir, self.source_subdir.clone()),
+            (Setting::SourcePath, self.source_path.clone()),
         ]
     }
 }

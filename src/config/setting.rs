@@ -18,8 +18,8 @@ pub enum Setting {
     SourceRepo,
     /// The ref of `sourceRepo` that is followed.
     SourceRef,
-    /// The directory of `sourceRepo` that holds the manifests.
-    SourceSubdir,
+    /// The directory within the source that holds the manifests.
+    SourcePath,
     /// `text` or `json`.
     LogFormat,
     /// `error`, `warn`, `info`, `debug` or `trace`.
@@ -43,6 +43,8 @@ pub enum Setting {
 pub enum Form {
     /// A path; relative ones start where the layer says.
     Path,
+    /// A directory within the source: names with `/` between.
+    Inside,
     /// A word or other text.
     Text,
     /// A whole number in these limits.
@@ -79,8 +81,8 @@ impl Setting {
     pub const fn form(self) -> Form {
         match self {
             Self::DataDir | Self::Socket | Self::Source | Self::SourceRepo => Form::Path,
+            Self::SourcePath => Form::Inside,
             Self::SourceRef
-            | Self::SourceSubdir
             | Self::LogFormat
             | Self::LogLevel
             | Self::WorktreeBackend
@@ -113,7 +115,7 @@ impl Setting {
             | Self::Source
             | Self::SourceRepo
             | Self::SourceRef
-            | Self::SourceSubdir
+            | Self::SourcePath
             | Self::RunUid
             | Self::DebounceMs
             | Self::ResyncSecs
@@ -125,6 +127,7 @@ impl Setting {
     pub fn expected(self) -> String {
         match self.form() {
             Form::Path => "a path".to_owned(),
+            Form::Inside => "a directory within the source, such as `teams/shop`".to_owned(),
             Form::Number { min, max } => format!("a whole number from {min} to {max}"),
             Form::Text if self.words().is_empty() => "text".to_owned(),
             Form::Text => format!("one of {}", self.words().join(", ")),
@@ -160,6 +163,7 @@ impl Draft {
                 let path = base.join(text);
                 path.to_str().ok_or_else(bad)?.to_owned()
             }
+            Form::Inside => inside(text).ok_or_else(bad)?.to_owned(),
             Form::Number { min, max } => {
                 let digits = text.bytes().all(|b| b.is_ascii_digit());
                 let number = text.parse::<u64>().ok().filter(|_| digits);
@@ -215,8 +219,15 @@ const SOURCE: [Setting; 4] = [
     Setting::Source,
     Setting::SourceRepo,
     Setting::SourceRef,
-    Setting::SourceSubdir,
+    Setting::SourcePath,
 ];
+
+/// The directory without a slash at its end, if it leads nowhere but down.
+fn inside(text: &str) -> Option<&str> {
+    let directory = text.trim_end_matches('/');
+    let is_down = |name: &str| !matches!(name, "" | "." | "..");
+    directory.split('/').all(is_down).then_some(directory)
+}
 
 /// A text that a setting does not take.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -257,6 +268,9 @@ mod tests {
             (Setting::DebounceMs, "0", "60001"),
             (Setting::ScanSecs, "5", "+5"),
             (Setting::SourceRef, "main", "ma\0in"),
+            (Setting::SourcePath, "teams/shop/", "teams/../../shop"),
+            (Setting::SourcePath, ".fleet", "/teams"),
+            (Setting::SourcePath, "..teams", "."),
         ] {
             let base = Path::new("/");
             assert!(Draft::new().set(setting, right, base).is_ok(), "{setting}");

@@ -424,15 +424,18 @@ impl Host {
 /// The source that a setting names.
 pub fn source_of(setting: &SourceSetting) -> Source {
     match setting {
-        SourceSetting::Directory(path) => Source::Directory(path.clone()),
+        SourceSetting::Directory { path, inside } => Source::Directory {
+            root: path.clone(),
+            subdirectory: inside.clone().unwrap_or_default(),
+        },
         SourceSetting::Repository {
             path,
             reference,
-            subdir,
+            inside,
         } => Source::Git {
             repository: path.clone(),
             reference: reference.clone(),
-            subdirectory: subdir.clone().unwrap_or_default(),
+            subdirectory: inside.clone().unwrap_or_default(),
         },
     }
 }
@@ -440,7 +443,9 @@ pub fn source_of(setting: &SourceSetting) -> Source {
 /// Where relative paths of the manifests start.
 fn base_of(setting: &SourceSetting) -> PathBuf {
     match setting {
-        SourceSetting::Directory(path) | SourceSetting::Repository { path, .. } => path.clone(),
+        SourceSetting::Directory { path, .. } | SourceSetting::Repository { path, .. } => {
+            path.clone()
+        }
     }
 }
 

@@ -56,6 +56,14 @@ pub enum ObjectsError {
         #[source]
         source: git2::Error,
     },
+    /// The commit has no such directory.
+    #[error("read {directory:?} of commit {commit}: there is no such directory")]
+    NoDirectory {
+        /// The directory.
+        directory: String,
+        /// The commit.
+        commit: ObjectId,
+    },
     /// The directory holds more than the reader is ready to take.
     #[error("read {path:?} of commit {commit}: it is over the limit of {limit} {unit}")]
     TooLarge {
@@ -187,11 +195,10 @@ impl Objects {
     }
 
     /// The regular files beneath `directory` (`""` is the root) of a commit whose path `keep`
-    /// accepts, in git's order. Symbolic links and submodules are left out. An absent directory
-    /// has no files.
+    /// accepts, in git's order. Symbolic links and submodules are left out.
     ///
     /// # Errors
-    /// [`ObjectsError::Read`], [`ObjectsError::TooLarge`].
+    /// [`ObjectsError::Read`], [`ObjectsError::NoDirectory`], [`ObjectsError::TooLarge`].
     pub fn files(
         &self,
         id: &ObjectId,
@@ -236,9 +243,13 @@ impl Objects {
                 Ok(entry) if entry.kind() == Some(ObjectType::Tree) => {
                     tree = self.repository.find_tree(entry.id()).map_err(read)?;
                 }
-                Ok(_) => return Ok(Vec::new()),
-                Err(error) if error.code() == ErrorCode::NotFound => return Ok(Vec::new()),
-                Err(error) => return Err(read(error)),
+                Err(error) if error.code() != ErrorCode::NotFound => return Err(read(error)),
+                Ok(_) | Err(_) => {
+                    return Err(ObjectsError::NoDirectory {
+                        directory: directory.to_owned(),
+                        commit: id.clone(),
+                    });
+                }
             }
         }
         let mut found = Vec::new();
@@ -381,12 +392,10 @@ mod tests {
                 (b"deep/a.yaml", b"a: 1\n")
             ]
         );
-        assert!(
-            objects
-                .files(&id, "absent", yaml, LIMITS)
-                .unwrap()
-                .is_empty()
-        );
+        for absent in ["absent", "conf/b.yaml", "conf/b.yaml/deeper"] {
+            let error = objects.files(&id, absent, yaml, LIMITS).unwrap_err();
+            assert!(matches!(error, ObjectsError::NoDirectory { .. }), "{error}");
+        }
     }
 
     #[test]

@@ -16,20 +16,29 @@ const ATTEMPTS_MAX: usize = 5;
 
 type Files = Vec<(String, Vec<u8>)>;
 
-pub(super) fn snapshot(root: &Path, keep: Keep) -> Result<Snapshot, SourceError> {
-    settled(root, keep, || {})
+pub(super) fn snapshot(
+    root: &Path,
+    subdirectory: &str,
+    keep: Keep,
+) -> Result<Snapshot, SourceError> {
+    settled(root, subdirectory, keep, || {})
 }
 
 /// Reads until nothing changed from before the first file to after the last. `read_once` is told
 /// of each reading, between its last file and the check.
-fn settled(root: &Path, keep: Keep, mut read_once: impl FnMut()) -> Result<Snapshot, SourceError> {
+fn settled(
+    root: &Path,
+    subdirectory: &str,
+    keep: Keep,
+    mut read_once: impl FnMut(),
+) -> Result<Snapshot, SourceError> {
     for _attempt in 0..ATTEMPTS_MAX {
-        let before = walk::list(root, keep)?;
+        let before = walk::list(root, subdirectory, keep)?;
         let Some(files) = read_all(root, &before)? else {
             continue;
         };
         read_once();
-        if walk::list(root, keep)? == before {
+        if walk::list(root, subdirectory, keep)? == before {
             return Ok(Snapshot {
                 revision: revision_of(&files),
                 files,
@@ -112,7 +121,7 @@ mod tests {
         let file = root.path().join("a.yaml");
         std::fs::write(&file, "old").unwrap();
         let mut readings = 0;
-        let snapshot = settled(root.path(), yaml, || {
+        let snapshot = settled(root.path(), "", yaml, || {
             readings += 1;
             if readings == 1 {
                 std::fs::write(root.path().join("b.yaml"), "more").unwrap();
@@ -129,7 +138,7 @@ mod tests {
     fn a_directory_that_never_rests_is_an_error() {
         let root = tempfile::Builder::new().tempdir().unwrap();
         let mut readings = 0;
-        let result = settled(root.path(), yaml, || {
+        let result = settled(root.path(), "", yaml, || {
             readings += 1;
             std::fs::write(root.path().join(format!("{readings}.yaml")), "x").unwrap();
         });
@@ -145,7 +154,7 @@ mod tests {
         let root = tempfile::Builder::new().tempdir().unwrap();
         let file = root.path().join("a.yaml");
         std::fs::write(&file, "old").unwrap();
-        let listing = walk::list(root.path(), yaml).unwrap();
+        let listing = walk::list(root.path(), "", yaml).unwrap();
         std::fs::write(&file, "newer").unwrap();
         assert_eq!(read_all(root.path(), &listing).unwrap(), None);
         std::fs::remove_file(&file).unwrap();

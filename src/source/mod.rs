@@ -23,22 +23,27 @@ const FILE_BYTES_MAX: usize = 4 << 20;
 /// Bytes of all files.
 const BYTES_MAX: usize = 256 << 20;
 
-/// Which files belong to the source, by path within it, with `/`. What lies in a directory whose
-/// name begins with a dot never does.
+/// Which files belong to the source, by path within the subdirectory that is read, with `/`. What
+/// lies in a directory there whose name begins with a dot never does.
 pub type Keep = fn(&str) -> bool;
 
 /// Where files come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
     /// A directory, also one that is a git checkout: what lies in it now.
-    Directory(PathBuf),
+    Directory {
+        /// The directory that paths start at.
+        root: PathBuf,
+        /// The directory within it that is read; empty is all of it.
+        subdirectory: String,
+    },
     /// A local git repository: what a commit holds.
     Git {
         /// Path of a checkout or a bare repository.
         repository: PathBuf,
         /// A branch, a ref, `HEAD` or a commit's id in full.
         reference: String,
-        /// The directory within the tree; empty is all of it.
+        /// The directory within the tree that is read; empty is all of it.
         subdirectory: String,
     },
 }
@@ -48,7 +53,8 @@ pub enum Source {
 pub struct Snapshot {
     /// The commit, or a hash of all paths and contents.
     pub revision: Revision,
-    /// Path within the source and content, in path order.
+    /// Path and content, in path order. Paths start at the root, also where only a subdirectory is
+    /// read.
     pub files: Vec<(String, Vec<u8>)>,
     /// Who wrote the commit.
     pub author: Option<Author>,
@@ -93,6 +99,14 @@ pub enum SourceError {
         /// `"files"`, `"bytes"` or `"levels of directories"`.
         unit: &'static str,
     },
+    /// The subdirectory leads out of the root.
+    #[error("read {}: it leads out of {}", path.display(), root.display())]
+    Outside {
+        /// The subdirectory.
+        path: PathBuf,
+        /// The root.
+        root: PathBuf,
+    },
     /// The repository has no such ref.
     #[error("resolve {reference:?} in {}: there is no such ref", repository.display())]
     NoSuchReference {
@@ -114,7 +128,7 @@ impl Source {
     /// [`SourceError`]; nothing is cached, so the next call may succeed.
     pub fn snapshot(&self, keep: Keep) -> Result<Snapshot, SourceError> {
         match self {
-            Self::Directory(root) => directory::snapshot(root, keep),
+            Self::Directory { root, subdirectory } => directory::snapshot(root, subdirectory, keep),
             Self::Git {
                 repository,
                 reference,
@@ -153,7 +167,10 @@ fn from_git(
     }
     let mut files: Vec<(String, Vec<u8>)> = found
         .into_iter()
-        .map(|file| (String::from_utf8_lossy(&file.path).into_owned(), file.bytes))
+        .map(|file| {
+            let path = within(directory, &String::from_utf8_lossy(&file.path));
+            (path, file.bytes)
+        })
         .collect();
     files.sort();
     Ok(Snapshot {
@@ -165,6 +182,14 @@ fn from_git(
         }),
         committed_at: Some(facts.time),
     })
+}
+
+/// A path within `directory`, which may be empty, as one that starts at the root.
+fn within(directory: &str, path: &str) -> String {
+    match directory {
+        "" => path.to_owned(),
+        _ => format!("{directory}/{path}"),
+    }
 }
 
 fn is_hidden(path: &str) -> bool {

@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::{FILES_MAX, Keep, SourceError};
+use super::{FILES_MAX, Keep, SourceError, within};
 
 /// Directories inside each other.
 const DEPTH_MAX: usize = 32;
@@ -40,18 +40,16 @@ impl Stat {
 /// What a directory holds.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Listing {
-    /// Files by their path within it: where each really is, and its state.
+    /// Files by their path from the root: where each really is, and its state.
     pub(super) files: BTreeMap<String, (PathBuf, Stat)>,
     /// Every directory that was looked into, itself included.
     pub(super) directories: BTreeSet<PathBuf>,
 }
 
-/// Lists the files beneath `root` that `keep` accepts. Symbolic links are followed as long as they
+/// Lists the files beneath `subdirectory` of `root` that `keep` accepts. Symbolic links are followed as long as they
 /// stay beneath it, each directory is entered once, and none whose name begins with a dot.
-pub(super) fn list(root: &Path, keep: Keep) -> Result<Listing, SourceError> {
-    let real = root
-        .canonicalize()
-        .map_err(|source| unreadable(root, source))?;
+pub(super) fn list(root: &Path, subdirectory: &str, keep: Keep) -> Result<Listing, SourceError> {
+    let real = enter(root, subdirectory)?;
     let mut listing = Listing::default();
     listing.directories.insert(real.clone());
     let mut pending = vec![(real.clone(), String::new(), 0)];
@@ -74,12 +72,31 @@ pub(super) fn list(root: &Path, keep: Keep) -> Result<Listing, SourceError> {
                     return Err(over(root, FILES_MAX, "files"));
                 }
                 let stat = Stat::of(&metadata);
-                listing.files.insert(path, (target, stat));
+                listing
+                    .files
+                    .insert(within(subdirectory, &path), (target, stat));
             }
         }
         pending.extend(below.into_iter().rev());
     }
     Ok(listing)
+}
+
+/// Where the subdirectory really is: within the root, whatever links lead there.
+fn enter(root: &Path, subdirectory: &str) -> Result<PathBuf, SourceError> {
+    let resolve = |path: &Path| {
+        let resolved = path.canonicalize();
+        resolved.map_err(|source| unreadable(path, source))
+    };
+    let (outer, path) = (resolve(root)?, root.join(subdirectory));
+    let inner = resolve(&path)?;
+    if !inner.starts_with(&outer) {
+        return Err(SourceError::Outside {
+            path,
+            root: root.to_owned(),
+        });
+    }
+    Ok(inner)
 }
 
 /// Names in order. A directory that has just gone is empty.

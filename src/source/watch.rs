@@ -227,9 +227,9 @@ impl State {
     fn survey(&self) -> (Watches, Option<u64>) {
         let mut hasher = DefaultHasher::new();
         match &self.source {
-            Source::Directory(root) => {
-                let listing = walk::list(root, self.keep).ok();
-                let watches = directory_watches(root, listing.as_ref());
+            Source::Directory { root, subdirectory } => {
+                let listing = walk::list(root, subdirectory, self.keep).ok();
+                let watches = directory_watches(root, subdirectory, listing.as_ref());
                 let state = listing.map(|listing| {
                     for (path, (_, stat)) in &listing.files {
                         (path, stat).hash(&mut hasher);
@@ -403,8 +403,15 @@ impl Watches {
     }
 }
 
-fn directory_watches(root: &Path, listing: Option<&Listing>) -> Watches {
+fn directory_watches(root: &Path, subdirectory: &str, listing: Option<&Listing>) -> Watches {
     let mut watches = Watches::on_the_way_to(root);
+    if !subdirectory.is_empty() {
+        // It may be a link, or made of links, and each name on the way may change.
+        let below = root.join(subdirectory);
+        let steps = below.ancestors().take_while(|step| *step != root);
+        let parents = steps.filter_map(|step| step.parent()?.canonicalize().ok());
+        watches.directories.extend(parents);
+    }
     if let Ok(real) = root.canonicalize() {
         watches.paths.insert(real.clone());
         watches.trees.push(real);

@@ -14,6 +14,17 @@ fn yaml(path: &str) -> bool {
     path.ends_with(".yaml")
 }
 
+fn directory(root: &Path) -> Source {
+    within(root, "")
+}
+
+fn within(root: &Path, subdirectory: &str) -> Source {
+    Source::Directory {
+        root: root.to_owned(),
+        subdirectory: subdirectory.to_owned(),
+    }
+}
+
 fn snapshot(source: &Source) -> Snapshot {
     source.snapshot(yaml).unwrap()
 }
@@ -136,7 +147,7 @@ fn a_directory_is_its_files_and_nothing_outside_of_it() {
     symlink("nowhere", conf.join("dead.yaml")).unwrap();
     symlink(".", conf.join("circle")).unwrap();
     symlink("teams/b.yaml", conf.join("linked.yaml")).unwrap();
-    let source = Source::Directory(conf.clone());
+    let source = directory(&conf);
     let before = snapshot(&source);
     assert_eq!(names(&before), ["a.yaml", "linked.yaml", "teams/b.yaml"]);
     assert_eq!(before.author, None);
@@ -152,12 +163,12 @@ fn a_directory_is_its_files_and_nothing_outside_of_it() {
 #[test]
 fn a_source_that_is_too_large_or_absent_is_an_error() {
     let root = TempDir::new().unwrap();
-    let source = Source::Directory(root.path().to_owned());
+    let source = directory(root.path());
     let file = fs::File::create(root.path().join("a.yaml")).unwrap();
     file.set_len(1 << 30).unwrap();
     let error = source.snapshot(yaml).unwrap_err();
     assert!(matches!(error, SourceError::TooLarge { .. }), "{error}");
-    let absent = Source::Directory(root.path().join("absent"));
+    let absent = directory(&root.path().join("absent"));
     let error = absent.snapshot(yaml).unwrap_err();
     assert!(matches!(error, SourceError::Read { .. }), "{error}");
 }
@@ -177,7 +188,12 @@ fn a_git_source_is_a_commit_whatever_the_checkout_holds() {
     assert_eq!(whole.files[0].1, b"one");
     assert_eq!(whole.author.as_ref().unwrap().email, "ada@example.com");
     assert_eq!(whole.revision.as_str().len(), 40);
-    assert_eq!(names(&snapshot(&source("HEAD", "conf/"))), ["a.yaml"]);
+    // Paths start at the root of the repository, and only what is below may be hidden.
+    assert_eq!(names(&snapshot(&source("HEAD", "conf/"))), ["conf/a.yaml"]);
+    let hidden = names(&snapshot(&source("HEAD", ".hidden"))).join(" ");
+    assert_eq!(hidden, ".hidden/b.yaml");
+    let error = source("HEAD", "absent").snapshot(yaml).unwrap_err();
+    assert!(error.to_string().contains("no such directory"), "{error}");
     let pinned = source(whole.revision.as_str(), "");
     assert_eq!(snapshot(&pinned), whole);
     let error = source("absent", "").snapshot(yaml).unwrap_err();
@@ -188,11 +204,54 @@ fn a_git_source_is_a_commit_whatever_the_checkout_holds() {
 }
 
 #[test]
+fn a_subdirectory_of_a_directory_is_all_that_is_read() {
+    let root = TempDir::new().unwrap();
+    for file in ["a.yaml", "teams/shop/b.yaml", "teams/other/c.yaml"] {
+        let path = root.path().join(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, file).unwrap();
+    }
+    let shop = within(root.path(), "teams/shop");
+    assert_eq!(names(&snapshot(&shop)), ["teams/shop/b.yaml"]);
+    symlink("teams/shop", root.path().join("linked")).unwrap();
+    let linked = within(root.path(), "linked");
+    assert_eq!(names(&snapshot(&linked)), ["linked/b.yaml"]);
+    let error = within(root.path(), "absent").snapshot(yaml).unwrap_err();
+    assert!(error.to_string().contains("/absent"), "{error}");
+    symlink("/", root.path().join("out")).unwrap();
+    let error = within(root.path(), "out").snapshot(yaml).unwrap_err();
+    assert!(matches!(error, SourceError::Outside { .. }), "{error}");
+}
+
+#[test]
+fn a_subdirectory_that_comes_goes_or_is_swapped_is_noticed() {
+    let root = TempDir::new().unwrap();
+    let watched = Watched::by_events(within(root.path(), "teams/shop"));
+    let shop = root.path().join("teams/shop");
+    fs::create_dir_all(&shop).unwrap();
+    fs::write(shop.join("a.yaml"), "made").unwrap();
+    watched.until_text("made");
+    fs::remove_dir_all(root.path().join("teams")).unwrap();
+    watched.until("vanished", |snapshot| snapshot.is_err());
+    // As a mounted volume is updated: the way to the subdirectory changes, not the subdirectory.
+    for version in ["..v1", "..v2"] {
+        let shop = root.path().join(version).join("shop");
+        fs::create_dir_all(&shop).unwrap();
+        fs::write(shop.join("a.yaml"), version).unwrap();
+    }
+    symlink("..v1", root.path().join("..data")).unwrap();
+    symlink("..data", root.path().join("teams")).unwrap();
+    watched.until_text("..v1");
+    swap(&root.path().join("..data"), "..v2");
+    watched.until_text("..v2");
+}
+
+#[test]
 fn saving_by_rename_is_noticed_every_time() {
     let root = TempDir::new().unwrap();
     let file = root.path().join("a.yaml");
     fs::write(&file, "0").unwrap();
-    let watched = Watched::by_events(Source::Directory(root.path().to_owned()));
+    let watched = Watched::by_events(directory(root.path()));
     assert_eq!(watched.watcher.watching(), Watching::Events);
     for text in ["1", "2", "3"] {
         save(&file, text);
@@ -207,7 +266,7 @@ fn saving_by_rename_is_noticed_every_time() {
 #[test]
 fn files_in_new_directories_are_noticed() {
     let root = TempDir::new().unwrap();
-    let watched = Watched::by_events(Source::Directory(root.path().to_owned()));
+    let watched = Watched::by_events(directory(root.path()));
     // Many times: a directory may come at each moment of the watcher's look.
     for round in 0..50 {
         let deep = root.path().join(format!("{round}/one/two/three"));
@@ -230,7 +289,7 @@ fn a_swapped_data_link_is_noticed() {
     }
     symlink("..v1", root.path().join("..data")).unwrap();
     symlink("..data/a.yaml", root.path().join("a.yaml")).unwrap();
-    let source = Source::Directory(root.path().to_owned());
+    let source = directory(root.path());
     assert_eq!(snapshot(&source).files[0].1, b"..v1");
     let watched = Watched::by_events(source);
     swap(&root.path().join("..data"), "..v2");
@@ -246,7 +305,7 @@ fn a_root_that_is_a_link_may_be_swapped() {
     }
     let link = root.path().join("current");
     symlink("v1", &link).unwrap();
-    let watched = Watched::by_events(Source::Directory(link.clone()));
+    let watched = Watched::by_events(directory(&link));
     swap(&link, "v2");
     watched.until_text("v2");
     save(&root.path().join("v2/a.yaml"), "edited");
@@ -259,7 +318,7 @@ fn a_root_that_vanishes_and_comes_back_is_noticed() {
     let conf = root.path().join("conf");
     fs::create_dir(&conf).unwrap();
     fs::write(conf.join("a.yaml"), "before").unwrap();
-    let watched = Watched::by_events(Source::Directory(conf.clone()));
+    let watched = Watched::by_events(directory(&conf));
     fs::remove_dir_all(&conf).unwrap();
     watched.until("vanished", |snapshot| snapshot.is_err());
     fs::create_dir(&conf).unwrap();
@@ -292,7 +351,7 @@ fn what_no_event_tells_is_found_by_the_scan() {
     fs::create_dir(&hidden).unwrap();
     fs::write(hidden.join("a.yaml"), "one").unwrap();
     symlink("..v1/a.yaml", root.path().join("a.yaml")).unwrap();
-    let source = Source::Directory(root.path().to_owned());
+    let source = directory(root.path());
     let watched = Watched::start(source, Duration::from_millis(20));
     fs::write(hidden.join("a.yaml"), "longer").unwrap();
     watched.until_text("longer");
@@ -302,7 +361,7 @@ fn what_no_event_tells_is_found_by_the_scan() {
 fn reading_a_source_is_no_change() {
     let root = TempDir::new().unwrap();
     fs::write(root.path().join("a.yaml"), "one").unwrap();
-    let watched = Watched::by_events(Source::Directory(root.path().to_owned()));
+    let watched = Watched::by_events(directory(root.path()));
     save(&root.path().join("a.yaml"), "two");
     watched.until_text("two");
     // One save is a handful of events. If reading made more, this would never come to rest.

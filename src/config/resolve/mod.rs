@@ -79,7 +79,7 @@ pub enum ConfigError {
     #[error("source and sourceRepo exclude each other")]
     TwoSources,
     /// Parts of a git source without the repository.
-    #[error("sourceRef and sourceSubdir need sourceRepo")]
+    #[error("sourceRef needs sourceRepo")]
     NoSourceRepo,
 }
 
@@ -150,15 +150,20 @@ pub struct Log {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SourceSetting {
     /// A directory.
-    Directory(PathBuf),
+    Directory {
+        /// Where it lies.
+        path: PathBuf,
+        /// The directory within it that holds the manifests; none: all of it.
+        inside: Option<String>,
+    },
     /// A ref of a local git repository.
     Repository {
         /// The repository: a checkout or a bare one.
         path: PathBuf,
         /// The ref, such as `main`, or `HEAD`.
         reference: String,
-        /// The directory that holds the manifests; none: the whole tree.
-        subdir: Option<String>,
+        /// The directory within it that holds the manifests; none: the whole tree.
+        inside: Option<String>,
     },
 }
 
@@ -283,15 +288,16 @@ impl Layers {
     pub fn source(&self) -> Result<SourceSetting, ConfigError> {
         let directory = self.draft.path(Setting::Source);
         let repository = self.draft.path(Setting::SourceRepo);
+        let inside = self.text(Setting::SourcePath).map(ToOwned::to_owned);
         match (directory, repository) {
             (Some(_), Some(_)) => Err(ConfigError::TwoSources),
             (None, Some(path)) => Ok(SourceSetting::Repository {
                 path,
                 reference: self.text(Setting::SourceRef).unwrap_or("HEAD").to_owned(),
-                subdir: self.text(Setting::SourceSubdir).map(ToOwned::to_owned),
+                inside,
             }),
-            (_, None) if self.has_source_parts() => Err(ConfigError::NoSourceRepo),
-            (Some(path), None) => Ok(SourceSetting::Directory(path)),
+            (_, None) if self.text(Setting::SourceRef).is_some() => Err(ConfigError::NoSourceRepo),
+            (Some(path), None) => Ok(SourceSetting::Directory { path, inside }),
             (None, None) => Err(ConfigError::NoSource),
         }
     }
@@ -323,10 +329,6 @@ impl Layers {
         // The form's limits are those of a user id.
         let uid = self.draft.number(Setting::RunUid)?;
         u32::try_from(uid).ok()
-    }
-
-    fn has_source_parts(&self) -> bool {
-        self.text(Setting::SourceRef).is_some() || self.text(Setting::SourceSubdir).is_some()
     }
 
     fn text(&self, setting: Setting) -> Option<&str> {

@@ -53,7 +53,10 @@ fn flags_win_over_variables_and_variables_over_the_file() {
                 data_dir: PathBuf::from("/work-dir/from-variable"),
                 socket: PathBuf::from("/work-dir/from-variable/homeostat.sock"),
             },
-            source: SourceSetting::Directory(PathBuf::from("/work-dir/manifests")),
+            source: SourceSetting::Directory {
+                path: PathBuf::from("/work-dir/manifests"),
+                inside: None,
+            },
             log: Log {
                 format: LogFormat::Json,
                 level: LogLevel::Debug,
@@ -90,11 +93,11 @@ fn a_source_is_one_place() {
         let layers = Layers::load(flags(settings), None, environment(1, &[])).unwrap();
         layers.source().map_err(|error| error.to_string())
     };
-    let repository = |reference: &str, subdir: Option<&str>| {
+    let repository = |reference: &str, inside: Option<&str>| {
         Ok(SourceSetting::Repository {
             path: PathBuf::from("/r"),
             reference: reference.to_owned(),
-            subdir: subdir.map(ToOwned::to_owned),
+            inside: inside.map(ToOwned::to_owned),
         })
     };
     let repo = (Setting::SourceRepo, "/r");
@@ -103,9 +106,16 @@ fn a_source_is_one_place() {
         of(&[
             repo,
             (Setting::SourceRef, "main"),
-            (Setting::SourceSubdir, "fleet")
+            (Setting::SourcePath, "fleet/")
         ]),
         repository("main", Some("fleet"))
+    );
+    assert_eq!(
+        of(&[(Setting::Source, "/d"), (Setting::SourcePath, "fleet")]),
+        Ok(SourceSetting::Directory {
+            path: PathBuf::from("/d"),
+            inside: Some("fleet".to_owned()),
+        })
     );
     for (settings, wrong) in [
         (vec![], ConfigError::NoSource),
@@ -115,9 +125,10 @@ fn a_source_is_one_place() {
             ConfigError::NoSourceRepo,
         ),
         (
-            vec![(Setting::Source, "/d"), (Setting::SourceSubdir, "fleet")],
+            vec![(Setting::Source, "/d"), (Setting::SourceRef, "main")],
             ConfigError::NoSourceRepo,
         ),
+        (vec![(Setting::SourcePath, "fleet")], ConfigError::NoSource),
     ] {
         assert_eq!(of(&settings), Err(wrong.to_string()), "{settings:?}");
     }

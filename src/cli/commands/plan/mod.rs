@@ -102,7 +102,10 @@ fn source(args: &Args, host: &Host) -> CliResult<Source> {
             reference: rev.clone(),
             subdirectory: String::new(),
         }),
-        (Some(directory), None) => Ok(Source::Directory(directory.clone())),
+        (Some(directory), None) => Ok(Source::Directory {
+            root: directory.clone(),
+            subdirectory: String::new(),
+        }),
         (None, _) => host
             .layers(args.source.settings())?
             .source()
