@@ -175,6 +175,25 @@ impl Objects {
         }
     }
 
+    /// The commit that `text`, as `git rev-parse` takes it (`HEAD~1`, `v1.2`, the beginning of an
+    /// id), stands for. None where there is no such thing.
+    ///
+    /// # Errors
+    /// [`ObjectsError::Resolve`], also when it could be two things.
+    pub fn revision(&self, text: &str) -> Result<Option<ObjectId>, ObjectsError> {
+        let found = self.repository.revparse_single(text);
+        match found.and_then(|found| found.peel_to_commit()) {
+            Ok(commit) => Ok(Some(object_id(commit.id()))),
+            Err(source) => match source.code() {
+                ErrorCode::NotFound | ErrorCode::UnbornBranch => Ok(None),
+                _ => Err(ObjectsError::Resolve {
+                    reference: text.to_owned(),
+                    source,
+                }),
+            },
+        }
+    }
+
     /// Author, time and first line of a commit.
     ///
     /// # Errors

@@ -617,6 +617,50 @@ note: [ROOT]/data holds no state; this is a plan against nothing
 }
 
 #[test]
+fn a_plan_of_a_range_is_what_its_end_does_to_its_beginning() {
+    let env = TestEnv::new();
+    let git = |args: &[&str]| {
+        let git = snapbox::cmd::Command::new("git").current_dir(env.work().join("fleet"));
+        let user = ["-c", "user.name=Olga", "-c", "user.email=olga@example.com"];
+        git.args(user).args(args).assert().success();
+    };
+    env.write("fleet/all.yaml", FLEET);
+    git(&["init", "--quiet", "--initial-branch=main"]);
+    git(&["add", "--all"]);
+    git(&["commit", "--quiet", "--message", "Begin"]);
+    let changed = FLEET
+        .replace("Say hello", "Say good bye")
+        .replace("name: echo }", "name: say }")
+        .replace("adapter: echo", "adapter: say");
+    env.write("fleet/all.yaml", &changed);
+    git(&["commit", "--quiet", "--all", "--message", "Change"]);
+    let range = |rev: &str| env.homeostat(&["plan", "fleet", "--rev", rev]);
+    range("HEAD~1..HEAD")
+        .assert()
+        .success()
+        .stdout_eq(str![[r#"
+revision [..]: 1 to create, 2 to change, 1 to remove
+  - Adapter/echo
+  + Adapter/say
+  ~ Agent/core/writer
+      spec.adapter: "echo" → "say"
+  ~ Ticket/core/hello
+      spec.title: "Say hello" → "Say good bye"
+
+"#]])
+        .stderr_eq("");
+    range("HEAD..").arg("--detailed-exitcode").assert().code(0);
+    range("HEAD..HEAD~1")
+        .arg("--detailed-exitcode")
+        .assert()
+        .code(2);
+    env.write("fleet/all.yaml", "kind: Agnet\n");
+    git(&["commit", "--quiet", "--all", "--message", "Break"]);
+    range("HEAD..HEAD~1").assert().code(2);
+    range("HEAD~1..HEAD").assert().code(1);
+}
+
+#[test]
 fn a_plan_of_what_is_not_valid_is_the_findings() {
     let env = TestEnv::new();
     env.write("fleet/all.yaml", "kind: Agnet\n");
@@ -665,8 +709,7 @@ fn a_plan_of_a_commit_ignores_what_is_not_committed() {
         .homeostat(&["plan", "fleet", "--rev", "nowhere"])
         .assert();
     plan.code(2).stderr_eq(str![[r#"
-error: failed to take in the source
-  caused by: resolve "nowhere" in fleet: there is no such ref
+error: there is no revision 'nowhere' in fleet
 
 "#]]);
 }

@@ -4,6 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use serde::Serialize;
+use serde_json::Value;
+
+use super::fields::{Field, fields};
 
 use crate::model::desired::Catalog;
 use crate::model::id::Uid;
@@ -23,31 +26,44 @@ pub(super) enum Step {
 }
 
 /// One object that a revision touches.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Change {
     /// What becomes of it.
     pub(super) step: Step,
     /// Its whole reference.
     pub(super) object: String,
+    /// What of its spec is another now; nothing when it is only renamed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) fields: Vec<Field>,
 }
 
-/// The objects that `catalog` touches, in reference order.
-pub(super) fn changes_of(catalog: &Catalog, observed: &Observed) -> Vec<Change> {
+/// Objects in canonical form.
+pub(super) type Documents = BTreeMap<ObjectRef, Value>;
+
+/// The objects that `catalog` touches, in reference order. `before` and `after` are their documents,
+/// as far as they are known.
+pub(super) fn changes_of(
+    catalog: &Catalog,
+    observed: &Observed,
+    [before, after]: [&Documents; 2],
+) -> Vec<Change> {
     let known = by_uid(observed);
     let declared = catalog.index();
     let mut steps: BTreeMap<&ObjectRef, Step> = BTreeMap::new();
     let mut kept: BTreeSet<Uid> = BTreeSet::new();
+    let mut names_before: BTreeMap<&ObjectRef, &ObjectRef> = BTreeMap::new();
     for (reference, it) in &declared {
         let renamed = it.metadata.uid.and_then(|uid| known.get(&uid).copied());
         let state = renamed.or_else(|| observed.active(reference).map(|state| (reference, state)));
-        let Some((before, state)) = state else {
+        let Some((earlier, state)) = state else {
             steps.insert(reference, Step::Create);
             continue;
         };
         kept.insert(state.uid);
-        if before != reference || state.spec_hash != it.spec_hash {
+        if earlier != reference || state.spec_hash != it.spec_hash {
             steps.insert(reference, Step::Change);
+            names_before.insert(reference, earlier);
         }
     }
     for (reference, state) in &observed.objects {
@@ -55,9 +71,14 @@ pub(super) fn changes_of(catalog: &Catalog, observed: &Observed) -> Vec<Change> 
             steps.insert(reference, Step::Remove);
         }
     }
-    let change = |(reference, step): (&ObjectRef, Step)| Change {
-        step,
-        object: reference.to_string(),
+    let change = |(reference, step): (&ObjectRef, Step)| {
+        let earlier = names_before.get(reference).and_then(|it| before.get(*it));
+        let both = earlier.zip(after.get(reference));
+        Change {
+            step,
+            object: reference.to_string(),
+            fields: both.map_or_else(Vec::new, |(before, after)| fields(before, after)),
+        }
     };
     steps.into_iter().map(change).collect()
 }
