@@ -46,8 +46,8 @@ pub(super) struct Live<'a> {
     hearing: Hearing,
     /// Messages for it, while it takes any.
     messages: mpsc::Receiver<Tell>,
-    /// The messages that it was told, in order.
-    told: Vec<WakeId>,
+    /// What it was given to read after its launch, in order: what a wake says, or a word of ours.
+    inputs: Vec<Option<WakeId>>,
     /// Why it is being ended.
     end_reason: Option<EndReason>,
     /// Cancelled when its process is gone.
@@ -73,7 +73,7 @@ impl<'a> Live<'a> {
             stream,
             hearing,
             messages,
-            told: Vec::new(),
+            inputs: Vec::new(),
             end_reason: None,
             gone: CancellationToken::new(),
         }
@@ -196,7 +196,7 @@ impl<'a> Live<'a> {
         if store.tell_wake(tell.wake, run).await? != Effect::Applied {
             return Ok(());
         }
-        self.told.push(tell.wake);
+        self.inputs.push(Some(tell.wake));
         if !self.stream.send_input(line).await {
             return self.untell(1).await;
         }
@@ -210,10 +210,15 @@ impl<'a> Live<'a> {
         Ok(())
     }
 
-    /// The last messages did not reach the agent: their wakes wait again.
-    async fn untell(&mut self, count: usize) -> Result<(), DriveError> {
-        let kept = self.told.len().saturating_sub(count);
-        for wake in self.told.split_off(kept) {
+    /// The last inputs did not reach the agent: what they said waits again, for a run of its own. It
+    /// would not get here either, so that this agent is given nothing more, and ends when its turn
+    /// does.
+    async fn untell(&mut self, count: u32) -> Result<(), DriveError> {
+        self.listen_no_more();
+        self.stream.close_input().await;
+        let count = usize::try_from(count).unwrap_or(usize::MAX);
+        let kept = self.inputs.len().saturating_sub(count);
+        for wake in self.inputs.split_off(kept).into_iter().flatten() {
             let effect = self.shared.store.untell_wake(wake, self.order.run).await?;
             tracing::info!(%wake, ?effect, "a message did not reach its agent, and waits again");
         }
@@ -237,6 +242,7 @@ impl<'a> Live<'a> {
         if let Some(line) = self.hearing.adapter.interrupt("stop")
             && self.stream.send_input(line).await
         {
+            self.inputs.push(None);
             patience = CANCEL;
         }
         // Nothing that it asks for now would be used.

@@ -28,7 +28,7 @@ pub(super) enum Said {
     Agent(Vec<AgentEvent>),
     Daemon(Heard),
     /// So many of the last inputs did not reach the agent.
-    Refused(usize),
+    Refused(u32),
 }
 
 /// The agent's next events, or what the daemon's side of it has to say. Cancel-safe: both are.
@@ -49,6 +49,8 @@ pub(super) struct Stream {
     exit: Option<Exit>,
     /// Whether the agent can be given more to read.
     takes_input: bool,
+    /// How many inputs were sent.
+    inputs: u32,
     /// When the output of a process that is gone is read no longer.
     drained_at: Option<Instant>,
 }
@@ -69,6 +71,7 @@ impl Stream {
             parser,
             exit: None,
             takes_input: true,
+            inputs: 0,
             drained_at: None,
         })
     }
@@ -101,6 +104,7 @@ impl Stream {
         }
         self.parser.note_input();
         self.takes_input = self.control.send(&Order::Input(Input { text })).await;
+        self.inputs += u32::from(self.takes_input);
         self.takes_input
     }
 
@@ -133,10 +137,14 @@ impl Stream {
                 None => { self.stderr = None; Vec::new() }
             },
             word = self.control.word(), if self.exit.is_none() => match word {
-                Word::Exited(exit) => {
+                Word::Exited(exit, heard) => {
                     self.exit = Some(exit);
                     self.drained_at = Some(Instant::now() + DRAIN);
-                    Vec::new()
+                    self.takes_input = false;
+                    match heard.map_or(0, |heard| self.inputs.saturating_sub(heard)) {
+                        0 => Vec::new(),
+                        unheard => return Said::Refused(unheard),
+                    }
                 }
                 Word::Refused(inputs) => return Said::Refused(inputs),
             },
@@ -211,18 +219,20 @@ impl Control {
         let mut piece = [0; 4096];
         loop {
             match self.decoder.message::<Report>() {
-                Ok(Some(Report::Exited(exited))) => return Word::Exited(exited.exit),
+                Ok(Some(Report::Exited(exited))) => {
+                    return Word::Exited(exited.exit, Some(exited.inputs));
+                }
                 Ok(Some(Report::InputRefused(refused))) => {
                     tracing::info!(reason = %refused.reason, inputs = refused.inputs, "input refused");
-                    return Word::Refused(usize::try_from(refused.inputs).unwrap_or(usize::MAX));
+                    return Word::Refused(refused.inputs);
                 }
                 Ok(Some(Report::Failed(failed))) => {
                     tracing::warn!(%failed, "shim gave up");
-                    return Word::Exited(Exit::default());
+                    return Word::Exited(Exit::default(), None);
                 }
                 Ok(Some(Report::Started(_) | Report::Attested(_) | Report::Running(_))) => {}
                 Ok(None) => match self.socket.read(&mut piece).await {
-                    Ok(0) | Err(_) => return Word::Exited(Exit::default()),
+                    Ok(0) | Err(_) => return Word::Exited(Exit::default(), None),
                     Ok(read) => self.decoder.push(piece.get(..read).unwrap_or_default()),
                 },
                 Err(error) => {
@@ -230,7 +240,7 @@ impl Control {
                         error = &error as &dyn std::error::Error,
                         "shim not understood"
                     );
-                    return Word::Exited(Exit::default());
+                    return Word::Exited(Exit::default(), None);
                 }
             }
         }
@@ -239,10 +249,10 @@ impl Control {
 
 /// What a shim reports of its agent.
 enum Word {
-    /// It ended so.
-    Exited(Exit),
+    /// It ended so; of the inputs that were sent, so many came as far as the shim, if it says.
+    Exited(Exit, Option<u32>),
     /// It can't read so many inputs.
-    Refused(usize),
+    Refused(u32),
 }
 
 fn lines(descriptor: OwnedFd) -> Result<Lines<pipe::Receiver>, RecordError> {

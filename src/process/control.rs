@@ -210,8 +210,8 @@ pub struct Running {
 pub struct InputRefused {
     /// Why the last of it was refused.
     pub reason: InputRefusal,
-    /// How many inputs were refused since the last such report. What was taken and then found no
-    /// reader counts as one, however many it was.
+    /// How many inputs were refused since the last such report, the latest of all that came. One
+    /// that was taken and then found no reader, or not for all of it, counts.
     pub inputs: u32,
 }
 
@@ -272,6 +272,9 @@ pub struct Exited {
     pub leftovers_killed: u32,
     /// Processes that could not be killed, the agent included.
     pub left: u32,
+    /// How many inputs came, refused ones included. One that was sent and is not among them came too
+    /// late.
+    pub inputs: u32,
 }
 
 /// One line.

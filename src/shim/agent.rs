@@ -1,5 +1,6 @@
 //! Executing the agent's program, and feeding it its prompt.
 
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -44,7 +45,7 @@ pub(super) fn execute(launch: Launch) -> Result<Agent, Failed> {
             bytes: launch.stdin.into_bytes(),
             written: 0,
             stays_open: launch.keeps_stdin,
-            has_input: false,
+            ends: VecDeque::new(),
         }),
     })
 }
@@ -111,8 +112,8 @@ pub(super) struct Feed {
     written: usize,
     /// Whether more may come.
     stays_open: bool,
-    /// Whether it holds anything beside what the agent was launched with.
-    has_input: bool,
+    /// Where each of the inputs in it ends; what the agent was launched with is none.
+    ends: VecDeque<usize>,
 }
 
 /// Whether there is more to feed.
@@ -133,7 +134,7 @@ impl Feed {
             let rest = self.bytes.get(self.written..).unwrap_or_default();
             if rest.is_empty() {
                 // What was long is not kept for what may come.
-                (self.bytes, self.written, self.has_input) = (Vec::new(), 0, false);
+                (self.bytes, self.written, self.ends) = (Vec::new(), 0, VecDeque::new());
                 return match self.stays_open {
                     true => Fed::Partly,
                     false => Fed::Wholly,
@@ -154,12 +155,14 @@ impl Feed {
             return Err(InputRefusal::Closed);
         }
         self.bytes.drain(..self.written);
+        self.ends.retain(|end| *end > self.written);
+        self.ends.iter_mut().for_each(|end| *end -= self.written);
         self.written = 0;
         if self.bytes.len() + text.len() > INPUT_BYTES_MAX {
             return Err(InputRefusal::Full);
         }
         self.bytes.extend_from_slice(text.as_bytes());
-        self.has_input = true;
+        self.ends.push_back(self.bytes.len());
         Ok(())
     }
 
@@ -168,9 +171,10 @@ impl Feed {
         self.stays_open = false;
     }
 
-    /// Whether input that was taken is not all written.
-    pub(super) fn has_input(&self) -> bool {
-        self.has_input
+    /// How many of the inputs that were taken are not all written.
+    pub(super) fn inputs(&self) -> u32 {
+        let left = self.ends.iter().filter(|end| **end > self.written);
+        u32::try_from(left.count()).unwrap_or(u32::MAX)
     }
 
     /// Whether something waits for room in the pipe.

@@ -45,14 +45,19 @@ struct Progress {
     status: Option<WaitStatus>,
     /// Input that was refused and not yet said to be.
     refused: Option<InputRefused>,
+    /// How many inputs came.
+    inputs: u32,
 }
 
 impl Progress {
-    fn refuse(&mut self, reason: InputRefusal) {
+    fn refuse(&mut self, reason: InputRefusal, inputs: u32) {
+        if inputs == 0 {
+            return;
+        }
         let before = self.refused.map_or(0, |refused| refused.inputs);
         self.refused = Some(InputRefused {
             reason,
-            inputs: before.saturating_add(1),
+            inputs: before.saturating_add(inputs),
         });
     }
 }
@@ -71,10 +76,18 @@ impl Watch<'_> {
         let mut progress = Progress::default();
         let watched = self.until_it_ends(&mut progress);
         // The agent, or what is left of it, gets no more of its prompt.
-        self.agent.feed = None;
+        self.end_feed(&mut progress);
         // Also when it can't be watched any more: then all the more.
         let exited = self.end_everything(&mut progress);
-        watched.and(exited)
+        // What came while it ended came too late.
+        self.listen(&mut progress);
+        if let Some(refused) = progress.refused {
+            self.link.send(&Report::InputRefused(refused));
+        }
+        watched.and(exited).map(|exited| Exited {
+            inputs: progress.inputs,
+            ..exited
+        })
     }
 
     fn until_it_ends(&mut self, progress: &mut Progress) -> Result<(), Failed> {
@@ -125,13 +138,16 @@ impl Watch<'_> {
         let Some(feed) = &mut self.agent.feed else {
             return;
         };
-        let fed = feed.write();
-        if fed == Fed::Broken && feed.has_input() {
-            progress.refuse(InputRefusal::Closed);
-        }
-        match fed {
+        match feed.write() {
             Fed::Partly => {}
-            Fed::Wholly | Fed::Broken => self.agent.feed = None,
+            Fed::Wholly | Fed::Broken => self.end_feed(progress),
+        }
+    }
+
+    /// Ends the agent's input; nobody reads what is left of it.
+    fn end_feed(&mut self, progress: &mut Progress) {
+        if let Some(feed) = self.agent.feed.take() {
+            progress.refuse(InputRefusal::Closed, feed.inputs());
         }
     }
 
@@ -146,8 +162,9 @@ impl Watch<'_> {
                         Some(feed) => feed.add(&text),
                         None => Err(InputRefusal::Closed),
                     };
+                    progress.inputs = progress.inputs.saturating_add(1);
                     if let Err(reason) = taken {
-                        progress.refuse(reason);
+                        progress.refuse(reason, 1);
                     }
                 }
                 Ok(Heard::Order(Order::CloseInput)) => {
@@ -173,7 +190,7 @@ impl Watch<'_> {
     /// Asks the agent to end. The first time counts, unless a later one leaves it less time.
     fn ask(&self, progress: &mut Progress, grace: Duration) {
         let deadline = Deadline::after(grace);
-        if progress.ending.is_none() {
+        if progress.ending.is_none() && progress.status.is_none() {
             // The agent is not reaped, so that pid and group are its own. Outside of its group it is
             // asked alone; if it has ended as well, that will be noticed.
             kill_process_group(self.agent.pid, Signal::TERM)
@@ -239,6 +256,7 @@ impl Watch<'_> {
             },
             leftovers_killed: u32::try_from(leftovers).unwrap_or(u32::MAX),
             left: u32::try_from(left).unwrap_or(u32::MAX),
+            inputs: progress.inputs,
         }
     }
 }

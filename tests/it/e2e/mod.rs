@@ -5,6 +5,7 @@ mod budget;
 mod claude;
 mod commit;
 mod converse;
+mod deaf;
 mod demo;
 mod estop;
 mod flood;

@@ -301,3 +301,22 @@ fn an_agent_that_closes_its_input_is_given_none() {
     assert_eq!(refused(&mut run).reason, InputRefusal::Closed);
     assert!(run.stop(GRACE).unwrap().killed.is_empty());
 }
+
+#[test]
+fn what_an_agent_was_given_and_does_not_live_to_read_is_told() {
+    let mut setup = script("echo ready; exec sleep 1000");
+    setup.program.keeps_stdin = true;
+    let mut run = setup.launch();
+    assert_eq!(run.line(), "ready");
+    // The pipe holds the first and a part of the second.
+    for text in ["x".to_owned(), "y".repeat(1 << 20), "z".to_owned()] {
+        tell(&mut run, &input(text));
+    }
+    signal(run.shim(), Signal::TERM);
+    let unread = InputRefused {
+        reason: InputRefusal::Closed,
+        inputs: 2,
+    };
+    assert_eq!(refused(&mut run), unread);
+    assert_eq!(run.finish().1.inputs, 3);
+}
