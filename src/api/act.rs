@@ -310,18 +310,20 @@ pub(super) async fn takeover(
         id,
         space: space.reference.to_string(),
         ending,
-        trees: trees.into_iter().map(|(tree, _)| tree.path).collect(),
+        trees: trees.into_iter().map(|left| left.tree.path).collect(),
     }))
 }
 
-/// Hands a space back. Its agents are told what changed.
+/// Hands a space back, also one that is being removed: that goes on then. Its agents are told what
+/// changed.
 pub(super) async fn handback(
     State(control): State<Control>,
     ConnectInfo(peer): ConnectInfo<Peer>,
     Path(space): Path<String>,
 ) -> Answer<HandedBack> {
     let (store, now) = (control.store(), control.now());
-    let place = Place::find(&control, &space).await?;
+    let space = find(store, Kind::Space, &space).await?;
+    let place = Place::of(&control, space, Vec::new()).await?;
     let uid = place.space.state.uid;
     let observed = store.observe(now).await?;
     if let Some(run) = observed.live_runs.values().find(|run| run.space == uid) {
@@ -368,7 +370,9 @@ fn handed_back(by: &str, changes: &[TreeChange]) -> String {
         let names = change.changed.iter().map(String::as_str).take(left);
         let names: Vec<_> = names.collect();
         left -= names.len();
-        if !names.is_empty() {
+        if change.changed.is_empty() {
+            parts.push("all is committed".to_owned());
+        } else if !names.is_empty() {
             parts.push(format!("not committed: {}", names.join(", ")));
         }
         match change.changed.len() - names.len() {
@@ -444,7 +448,11 @@ impl Place {
         let space = find(control.store(), Kind::Space, space).await?;
         let removed = || Failure::refused(format!("{} is being removed", space.reference));
         let json = space.json.as_deref().ok_or_else(removed)?;
-        let spec = spec_of::<SpaceSpec>(json)?;
+        let agents = spec_of::<SpaceSpec>(json)?.agents;
+        Self::of(control, space, agents).await
+    }
+
+    async fn of(control: &Control, space: ObjectView, agents: Vec<Name>) -> Result<Self, Failure> {
         let name = space.reference.workspace.clone();
         let name = name.ok_or_else(|| Failure::internal("a space has no workspace"))?;
         let reference = ObjectRef {
@@ -456,7 +464,7 @@ impl Place {
         let workspace = workspace.ok_or_else(|| Failure::refused("its workspace is gone"))?;
         Ok(Self {
             workspace: workspace.state.uid,
-            agents: spec.agents,
+            agents,
             space,
         })
     }

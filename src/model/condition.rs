@@ -30,7 +30,7 @@ pub enum ConditionType {
     Provisioned,
     /// A scope is within its budget.
     BudgetOk,
-    /// An agent takes no work.
+    /// An agent takes no work, or a space has none done in it.
     Paused,
     /// An agent's runs are wrapped by the operating system.
     SandboxActive,

@@ -232,15 +232,13 @@ fn delayed(view: &View<'_>, wake: &Wake) -> Result<(), Gate> {
 
 /// Nothing runs in a space that a person took over.
 fn taken_over(view: &View<'_>, space: &SpaceView<'_>) -> Result<(), Gate> {
-    let Some(takeover) = view.observed.takeovers.get(&space.state.uid) else {
-        return Ok(());
-    };
-    let why = takeover.reason.as_deref().unwrap_or("no reason given");
-    let message = format!(
-        "{} was taken over by {}: {why}",
-        space.reference, takeover.by
-    );
-    Err((HoldReason::TakenOver, message))
+    match view.takeover(space.state.uid) {
+        Some(takeover) => {
+            let message = format!("{} is {takeover}", space.reference);
+            Err((HoldReason::TakenOver, message))
+        }
+        None => Ok(()),
+    }
 }
 
 fn in_line(view: &View<'_>, lanes: &mut Lanes, wake: &Wake) -> Result<(), Gate> {

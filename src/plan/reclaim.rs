@@ -1,7 +1,8 @@
 //! Reclaiming: worktrees and roots that nothing wants any more, once no run uses them.
 //!
 //! A worktree is wanted while its space and its repo are there and the repo is on the space's
-//! allowlist. Salvage is the executor's: it happens inside the action, before anything moves.
+//! allowlist. A person who has taken the space over keeps what is there until it is handed back.
+//! Salvage is the executor's: it happens inside the action, before anything moves.
 
 use super::cx::PlanCx;
 use super::view::View;
@@ -61,6 +62,9 @@ fn reclaim(cx: &mut PlanCx<'_>, space: Uid, action: Action, what: &str, user: Op
         let agent = view.name(run.agent);
         let message = format!("run {} of {agent} uses {what}", run.id.short());
         cx.hold(subject, HoldReason::RunLive, message);
+    } else if let Some(takeover) = view.takeover(space) {
+        let message = format!("{what} stays: the space is {takeover}");
+        cx.hold(subject, HoldReason::TakenOver, message);
     } else if standing.may_remove() {
         cx.act(action, subject);
     } else {

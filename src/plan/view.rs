@@ -10,7 +10,8 @@ use crate::model::desired::Catalog;
 use crate::model::id::{ConversationId, Uid, WorktreeId};
 use crate::model::kind::{Kind, ObjectRef, Resource, Revision};
 use crate::model::observed::{
-    Backoff, ObjectState, Observed, OperatorPause, SpaceRoot, TicketState, TreePhase, Worktree,
+    Backoff, ObjectState, Observed, OperatorPause, SpaceRoot, Takeover, TicketState, TreePhase,
+    Worktree,
 };
 use crate::model::run::{LiveRun, RunTree};
 use crate::model::spec::{AgentSpec, FleetSpec, Lifecycle, RepoSpec, SpaceSpec};
@@ -318,6 +319,15 @@ impl<'a> View<'a> {
     /// The operator's pause that holds the agent now.
     pub(super) fn operator_pause(&self, agent: Uid) -> Option<&'a OperatorPause> {
         self.operator_pauses.get(&agent).copied()
+    }
+
+    /// Who has taken the space over, since when and why, for people; none when nobody has.
+    pub(super) fn takeover(&self, space: Uid) -> Option<String> {
+        let Takeover {
+            by, since, reason, ..
+        } = self.observed.takeovers.get(&space)?;
+        let why = reason.as_deref().unwrap_or("no reason given");
+        Some(format!("taken over by {by} since {since}: {why}"))
     }
 
     /// Live runs in the space.

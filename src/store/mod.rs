@@ -57,7 +57,7 @@ pub use revision::{RevisionState, RevisionView};
 pub use run::{RunEvent, RunProcess, StopRequest};
 pub use session::StoredSession;
 pub use status::StoredHold;
-pub use tree::{Salvage, SalvageView};
+pub use tree::{Salvage, SalvageView, TreeLeft};
 pub use view::{ObjectView, PromptView, RunFilter, RunTreeView, RunView};
 pub use wake::{Posted, WakeRecord};
 

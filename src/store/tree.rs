@@ -21,6 +21,17 @@ pub struct Salvage {
     pub commit: String,
 }
 
+/// A worktree as the last run left it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TreeLeft {
+    /// Which.
+    pub tree: RunTree,
+    /// Its commit then, hex; none when no run was looked at after it.
+    pub head: Option<String>,
+    /// What was not committed then, as a fingerprint; none: nothing.
+    pub dirt: Option<String>,
+}
+
 /// A salvage as recorded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -46,23 +57,20 @@ pub struct SalvageView {
 }
 
 impl Store {
-    /// The ready worktrees of a space, in the order of their repos' names, each with the commit that
-    /// the last run in it left; none when no run was looked at after it.
+    /// The ready worktrees of a space, in the order of their repos' names, each as the last run in it
+    /// that was looked at left it.
     ///
     /// # Errors
     /// When the database fails.
-    pub async fn trees_as_left(
-        &self,
-        space: Uid,
-    ) -> Result<Vec<(RunTree, Option<String>)>, StoreError> {
+    pub async fn trees_as_left(&self, space: Uid) -> Result<Vec<TreeLeft>, StoreError> {
         self.connections
             .read("worktrees of a space", move |conn| {
                 conn.prepare_cached(
-                    "SELECT w.id, w.repo, w.repo_name, w.path, w.branch, w.base,
-                       (SELECT t.head FROM run_trees t JOIN runs r ON r.id = t.run
+                    "SELECT w.id, w.repo, w.repo_name, w.path, w.branch, w.base, t.head, t.dirt
+                     FROM worktrees w LEFT JOIN run_trees t ON t.worktree = w.id AND t.run =
+                       (SELECT r.id FROM run_trees t JOIN runs r ON r.id = t.run
                         WHERE t.worktree = w.id AND t.head IS NOT NULL
-                        ORDER BY r.seq DESC LIMIT 1) AS head
-                     FROM worktrees w
+                        ORDER BY r.seq DESC LIMIT 1)
                      WHERE w.space = ?1 AND w.phase = 'ready' AND w.base IS NOT NULL
                      ORDER BY w.repo_name",
                 )?
@@ -75,7 +83,8 @@ impl Store {
                         branch: row.get("branch")?,
                         base: row.get("base")?,
                     };
-                    Ok((tree, row.get("head")?))
+                    let (head, dirt) = (row.get("head")?, row.get("dirt")?);
+                    Ok(TreeLeft { tree, head, dirt })
                 })?
                 .collect()
             })

@@ -118,7 +118,7 @@ fn detail(object: &Object) -> String {
                 assignee => format!("{status}, {assignee}"),
             }
         }
-        Of::Agent => match object.condition(ConditionType::Paused) {
+        Of::Agent | Of::Space => match object.condition(ConditionType::Paused) {
             Some(paused) if paused.status == ConditionStatus::True => paused.message.clone(),
             Some(_) | None => field("adapter"),
         },
@@ -127,7 +127,7 @@ fn detail(object: &Object) -> String {
         Of::BudgetPolicy => ceilings(spec),
         Of::Schedule => field("cron"),
         Of::Dispatch => field("agent"),
-        Of::Fleet | Of::Workspace | Of::Space => String::new(),
+        Of::Fleet | Of::Workspace => String::new(),
     }
 }
 

@@ -82,7 +82,7 @@ fn names(all: impl Iterator<Item = String>) -> String {
 }
 
 /// A name without line breaks, and not too much of it.
-fn one_line(name: &str) -> String {
+pub fn one_line(name: &str) -> String {
     let flat = name.chars().map(|c| if c.is_control() { ' ' } else { c });
     flat.take(NAME_CHARS_MAX).collect()
 }

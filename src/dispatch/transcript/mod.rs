@@ -7,7 +7,7 @@ mod continuation;
 mod fold;
 mod segment;
 
-pub use continuation::{CONTINUATION_CHARS_MAX, ChangedTree, continuation_summary};
+pub use continuation::{CONTINUATION_CHARS_MAX, ChangedTree, continuation_summary, one_line};
 pub use fold::{Fold, REST_BYTES_MAX, ReportedError, TEXT_BYTES_MAX, TOOL_BYTES_MAX};
 pub use segment::{Segment, ToolState};
 

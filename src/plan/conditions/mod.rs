@@ -252,7 +252,7 @@ impl<'a> Facts<'a> {
                 self.sandbox(),
                 self.dispatching(reference, state),
             ],
-            Kind::Space => vec![self.provisioned(uid)],
+            Kind::Space => vec![self.provisioned(uid), self.taken_over(uid)],
             Kind::BudgetPolicy => vec![self.budget_of_policy(reference)],
             Kind::Ticket | Kind::Dispatch => vec![self.dispatching(reference, state)],
             Kind::Fleet | Kind::Workspace | Kind::Repo | Kind::Adapter | Kind::Schedule => {
@@ -281,6 +281,7 @@ fn held(kind: Kind, hold: &Hold) -> Option<Stand> {
     let reason = reason_of(kind, hold.reason);
     match hold.reason {
         HoldReason::Terminal
+        | HoldReason::TakenOver
         | HoldReason::ModelUnpriced
         | HoldReason::FirstRevision
         | HoldReason::Estop
@@ -291,7 +292,6 @@ fn held(kind: Kind, hold: &Hold) -> Option<Stand> {
         | HoldReason::Backoff
         | HoldReason::PausedByGit
         | HoldReason::PausedByOperator
-        | HoldReason::TakenOver
         | HoldReason::AgentArchived
         | HoldReason::PausedByBudget
         | HoldReason::PausedByProvider

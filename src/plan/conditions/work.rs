@@ -38,7 +38,20 @@ impl Facts<'_> {
         yes(KIND, ConditionReason::AsDeclared, message)
     }
 
+    /// Whether a person has the space, so that no agent works there.
+    pub(super) fn taken_over(&self, space: Uid) -> Says {
+        const KIND: ConditionType = ConditionType::Paused;
+        match self.view.takeover(space) {
+            Some(takeover) => yes(KIND, ConditionReason::TakenOver, takeover),
+            None => no(KIND, ConditionReason::Active, "nobody has taken it over"),
+        }
+    }
+
     pub(super) fn stand_of_space(&self, space: Uid) -> Stand {
+        if let Some(takeover) = self.view.takeover(space) {
+            // An override is drift from what git says.
+            return Stand::Stuck(ConditionReason::TakenOver, takeover);
+        }
         let provisioned = self.provisioned(space);
         let Says {
             reason, message, ..

@@ -16,5 +16,6 @@ mod rig;
 mod shutdown;
 mod silence;
 mod space;
+mod takeover;
 mod talk;
 mod turned;
