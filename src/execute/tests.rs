@@ -206,3 +206,15 @@ fn order() -> RunOrder {
         generation: 1,
     }
 }
+
+#[tokio::test]
+async fn a_run_is_told_one_thing_after_the_other() {
+    let rig = Rig::new();
+    let run = RunId::of(WakeId::derived(&["run"]));
+    for wake in ["one", "two"] {
+        let wake = WakeId::derived(&[wake]);
+        rig.submit(Action::TellRun { run, wake }).await;
+    }
+    assert_eq!(rig.executor.in_flight().len(), 1);
+    rig.landed().await;
+}

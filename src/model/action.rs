@@ -234,7 +234,7 @@ impl Action {
 impl Action {
     /// Names what the action works on: no two actions of one lane are performed at once. It is the
     /// action's key, but for a worktree and for a space's root, which are made and reclaimed by
-    /// different actions.
+    /// different actions, and for a live run, which is told one thing after the other.
     pub fn lane(&self) -> String {
         match self {
             Self::EnsureSpaceRoot { space, .. } | Self::ReclaimSpaceRoot { space, .. } => {
@@ -242,6 +242,7 @@ impl Action {
             }
             Self::ProvisionWorktree(order) => format!("worktree/{}", order.worktree),
             Self::ReclaimWorktree { worktree } => format!("worktree/{worktree}"),
+            Self::TellRun { run, .. } => format!("told/{run}"),
             Self::StopRun { .. }
             | Self::ReapRun { .. }
             | Self::SettleRun { .. }
@@ -253,7 +254,6 @@ impl Action {
             | Self::FireSchedule { .. }
             | Self::CancelWake { .. }
             | Self::StartRun(_)
-            | Self::TellRun { .. }
             | Self::FinishDeletion { .. } => self.key(),
         }
     }
