@@ -158,11 +158,13 @@ impl<'a> Live<'a> {
         })
     }
 
-    /// The agent has ended its turn: it is told what waits, or that there is nothing more.
+    /// The agent has ended its turn: it is told what waits, or that there is nothing more. One that is
+    /// done is told nothing: what came of it would not count any more.
     async fn go_on(&mut self) -> Result<(), DriveError> {
+        let goes_on = self.end_reason.is_none() && !self.recorder.has_done();
         while self.stream.awaits_input() {
             match self.messages.try_recv() {
-                Ok(tell) if self.end_reason.is_none() => self.tell(tell).await?,
+                Ok(tell) if goes_on => self.tell(tell).await?,
                 Ok(_) | Err(_) => {
                     self.listen_no_more();
                     self.stream.close_input().await;

@@ -105,7 +105,7 @@ impl EventParser for Parser {
     }
 
     fn finish(&mut self, end: EndReason, exit: Exit) -> Vec<AgentEvent> {
-        self.awaits_input = false;
+        let is_idle = std::mem::take(&mut self.awaits_input);
         if end != EndReason::AgentFinished {
             return vec![AgentEvent::Debug {
                 message: format!("ended: {end}"),
@@ -113,6 +113,9 @@ impl EventParser for Parser {
         }
         match std::mem::take(&mut self.end) {
             End::None => {}
+            // It went wrong after the turn that went well.
+            End::Held(Verdict::Clean | Verdict::Interrupted)
+                if !is_idle && note::exit_failure(exit).is_some() => {}
             End::Held(verdict) => return self.close(verdict),
             End::Said => {
                 self.end = End::Said;

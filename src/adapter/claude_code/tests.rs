@@ -230,6 +230,28 @@ fn a_run_that_was_spoken_to_is_done_when_its_process_is() {
 }
 
 #[test]
+fn a_turn_that_went_well_does_not_stand_for_the_next() {
+    const MORE: &str =
+        r#"{"type":"assistant","message":{"content":[{"type":"text","text":"And"}]}}"#;
+    let killed = Exit {
+        signal: Some(9),
+        ..Exit::default()
+    };
+    for (lines, exit, ended) in [
+        (&[RESULT, MORE][..], killed, ["error", "done"].as_slice()),
+        (&[RESULT, MORE], Exit::with_code(0), &["done"]),
+        // It had said its last word.
+        (&[RESULT, MORE, AGAIN], killed, &["done"]),
+    ] {
+        let mut parser = adapter(&[]).parser();
+        parser.note_input();
+        feed(&mut *parser, lines);
+        let finished = parser.finish(EndReason::AgentFinished, exit);
+        assert_eq!(names(&finished), ended, "{lines:?}");
+    }
+}
+
+#[test]
 fn an_abort_that_nobody_asked_for_is_a_failure() {
     let mut parser = adapter(&[]).parser();
     let events = feed(&mut *parser, &[ABORTED]);
