@@ -2,6 +2,7 @@
 //! tools, the session that it resumes, the prompt, the environment, the program. What can't be had
 //! is a [`Refusal`], which closes the run with its reason.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::close::{self, RunDirs};
@@ -233,10 +234,18 @@ impl Preparing<'_> {
             .await?;
         let last = history.messages.last().map(|message| message.seq);
         let told = last.or(known.map(|known| known.told)).unwrap_or_default();
+        let heard = match known {
+            Some(known) => {
+                let heard = store.heard(order.conversation, order.agent, known.told);
+                heard.await?
+            }
+            None => BTreeSet::new(),
+        };
         let messages: Vec<_> = history
             .messages
             .into_iter()
             .filter(|message| known.is_none_or(|known| is_news(message, known)))
+            .filter(|message| !heard.contains(&message.id))
             .map(|message| HistoryMessage {
                 id: message.id,
                 author: message.author.name().to_owned(),

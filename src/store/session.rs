@@ -1,11 +1,13 @@
 //! Sessions: which of its own memories an agent's program resumes in a conversation.
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 use rusqlite::{OptionalExtension, params};
 
 use super::sql::{At, Columns, Text};
 use super::{Effect, Store, StoreError};
-use crate::model::id::{ConversationId, RunId, SessionId, Uid};
+use crate::model::id::{ConversationId, MessageId, RunId, SessionId, Uid};
 use crate::model::spec::AdapterType;
 
 /// A session that a program can resume.
@@ -48,6 +50,35 @@ impl Store {
                     })
                 })
                 .optional()
+            })
+            .await
+    }
+
+    /// The messages behind number `after` of a conversation that an agent was told while it worked, by
+    /// runs that came to a good end: its session has them. What a run that was cut off was told may
+    /// be missing from it.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn heard(
+        &self,
+        conversation: ConversationId,
+        agent: Uid,
+        after: i64,
+    ) -> Result<BTreeSet<MessageId>, StoreError> {
+        self.connections
+            .read("messages to a run", move |conn| {
+                conn.prepare_cached(
+                    "SELECT m.id FROM runs r
+                       CROSS JOIN wakes w ON w.told_to = r.id
+                       CROSS JOIN messages m ON m.id = w.message
+                     WHERE r.agent = ?2 AND r.status = 'completed'
+                       AND m.conversation = ?1 AND m.seq > ?3",
+                )?
+                .query_map(params![Text(conversation), Text(agent), after], |row| {
+                    row.text("id")
+                })?
+                .collect()
             })
             .await
     }

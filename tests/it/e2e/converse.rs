@@ -178,6 +178,12 @@ async fn a_live_run_is_told_what_a_person_says() {
         assert!(transcript.contains("told while it works"), "{transcript}");
         // A run that is over is told nothing.
         fleet.run(&["steer", &run, "hello?"]).expect(3);
+        // What it was told is no news to the next one, which remembers it.
+        let next = fleet.run(&["send", "room", "What now?"]).line();
+        assert_eq!(verdict(&fleet.over(&next))[0], "completed");
+        let prompt = fleet.run(&["prompt", &next]).expect(0).stdout;
+        assert!(!prompt.contains("steered"), "{prompt}");
+        assert!(last_request(&server).contains("steered"));
     }
 }
 
