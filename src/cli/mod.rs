@@ -19,6 +19,7 @@ mod host;
 mod reader;
 mod run;
 mod secret;
+mod selector;
 mod show;
 mod surroundings;
 mod table;

@@ -9,6 +9,7 @@ use crate::cli::error::{CliError, CliResult, Exit, Kind, OrFail};
 use crate::cli::form::ListForm;
 use crate::cli::host::Host;
 use crate::cli::reader::Reader;
+use crate::cli::selector::Selector;
 use crate::cli::show::{age, readiness};
 use crate::cli::table::Table;
 use crate::cli::ui::Ui;
@@ -30,6 +31,9 @@ pub(crate) struct Args {
     /// Show only objects of this workspace
     #[arg(long, short, value_name = "NAME")]
     workspace: Option<String>,
+    /// Show only objects with these labels: KEY=VALUE, KEY!=VALUE, KEY, !KEY, with commas between
+    #[arg(long, short = 'l', value_name = "LABELS")]
+    selector: Option<Selector>,
     /// Choose the form of the result
     #[arg(long, short, value_enum, default_value_t = ListForm::Table)]
     output: ListForm,
@@ -46,6 +50,10 @@ pub(crate) fn run(args: &Args, host: &Host, ui: &mut Ui) -> CliResult {
     if let Some(workspace) = &args.workspace {
         list.objects
             .retain(|object| object.workspace.as_ref() == Some(workspace));
+    }
+    if let Some(selector) = &args.selector {
+        list.objects
+            .retain(|object| selector.selects(object.manifest.as_ref()));
     }
     if let Some(name) = &args.name {
         list.objects.retain(|object| select::is_named(object, name));

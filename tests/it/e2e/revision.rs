@@ -241,3 +241,25 @@ fn a_daemon_starts_only_where_it_can_serve() {
     let database = Connection::open(fleet.path("data/homeostat.db")).unwrap();
     database.pragma_update(None, "user_version", 1).unwrap();
 }
+
+#[test]
+fn objects_are_found_by_their_labels() {
+    let mut fleet = Fleet::plain();
+    for (name, team) in [("max", "red"), ("eve", "blue")] {
+        fleet.put("Agent", name, &json!({"title": name, "adapter": "told"}));
+        fleet.label("Agent", name, "team", team);
+    }
+    fleet.commit("Two teams");
+    fleet.start();
+    let found = |selector: &str| {
+        let args = ["get", "agents", "-o", "name", "-l", selector];
+        let lines = fleet.run(&args).expect(0).stdout;
+        lines.lines().map(ToOwned::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(found("team=red"), ["Agent/shop/max"]);
+    assert_eq!(found("team"), ["Agent/shop/eve", "Agent/shop/max"]);
+    assert_eq!(found("!team"), ["Agent/shop/ada"]);
+    assert_eq!(found("team!=red"), ["Agent/shop/ada", "Agent/shop/eve"]);
+    let wrong = fleet.run(&["get", "agents", "-l", "team=red,"]).expect(2);
+    assert!(wrong.stderr.contains("is no term"), "{wrong:?}");
+}

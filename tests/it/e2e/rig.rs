@@ -145,9 +145,18 @@ impl Fleet {
 
     /// Annotates a declared object.
     pub(super) fn annotate(&self, kind: &str, name: &str, key: &str, value: &str) {
+        self.mark("annotations", kind, name, key, value);
+    }
+
+    /// Labels a declared object.
+    pub(super) fn label(&self, kind: &str, name: &str, key: &str, value: &str) {
+        self.mark("labels", kind, name, key, value);
+    }
+
+    fn mark(&self, marks: &str, kind: &str, name: &str, key: &str, value: &str) {
         let file = self.file_of(kind, name);
         let mut object: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
-        object["metadata"]["annotations"][key] = json!(value);
+        object["metadata"][marks][key] = json!(value);
         fs::write(file, object.to_string()).unwrap();
     }
 
