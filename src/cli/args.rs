@@ -3,9 +3,9 @@
 use clap::{Args, Parser, Subcommand};
 
 use super::commands::{
-    budget, credentials, daemon, demo, describe, dispatch, doctor, estop, events, get, init, login,
-    logs, plan, prompt, runs, schema, send, steer, trace, transcript, validate, version, volume,
-    wait, why,
+    budget, completions, credentials, daemon, demo, describe, dispatch, doctor, estop, events, get,
+    init, login, logs, plan, prompt, runs, schema, send, steer, trace, transcript, validate,
+    version, volume, wait, why,
 };
 
 /// GitOps for coding agents: keep a fleet of agents where a git repository says.
@@ -93,5 +93,7 @@ pub(crate) enum Command {
     Credentials(credentials::Args),
     Doctor(doctor::Args),
     Volume(volume::Args),
+    Completions(completions::Args),
+    Man(completions::ManArgs),
     Version(version::Args),
 }

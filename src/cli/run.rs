@@ -7,9 +7,9 @@ use clap::Parser;
 
 use super::args::{Cli, Command};
 use super::commands::{
-    budget, credentials, daemon, demo, describe, dispatch, doctor, estop, events, get, init, login,
-    logs, plan, prompt, runs, schema, send, steer, trace, transcript, validate, version, volume,
-    wait, why,
+    budget, completions, credentials, daemon, demo, describe, dispatch, doctor, estop, events, get,
+    init, login, logs, plan, prompt, runs, schema, send, steer, trace, transcript, validate,
+    version, volume, wait, why,
 };
 use super::error::{CliError, CliResult, Exit, Kind, OrFail};
 use super::host::Host;
@@ -69,6 +69,8 @@ fn perform(cli: Cli, environment: Environment, ui: &mut Ui) -> CliResult {
         Command::Credentials(args) => credentials::run(args, &host, ui),
         Command::Doctor(args) => doctor::run(args, &host, ui),
         Command::Volume(args) => volume::run(args, &host, ui),
+        Command::Completions(args) => completions::run(args, ui),
+        Command::Man(args) => completions::man(args, ui),
         Command::Version(args) => version::run(args, ui),
     }
 }

@@ -75,6 +75,8 @@ Commands:
   credentials  Show what is stored for model providers, and which credential a run would use
   doctor       Check what this host can do, by trying, and say what to do about what it cannot
   volume       Make, see or remove a volume on which worktrees are copied on write
+  completions  Print completions for a shell
+  man          Print the manual, or write a page for every command
   version      Print the version
 
 Options:
@@ -712,4 +714,40 @@ fn a_plan_of_a_commit_ignores_what_is_not_committed() {
 error: there is no revision 'nowhere' in fleet
 
 "#]]);
+}
+
+#[test]
+fn shells_and_manuals_know_every_command() {
+    let env = TestEnv::new();
+    let said = |args: &[&str]| {
+        let output = env.homeostat(args).output().unwrap();
+        assert!(output.status.success(), "{args:?}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    for shell in ["bash", "zsh", "fish"] {
+        let script = said(&["completions", shell]);
+        assert!(
+            script.contains("takeover") && script.contains("reconcile"),
+            "{shell}"
+        );
+    }
+    // The script is one that the shell takes.
+    std::fs::write(
+        env.work().join("completions.bash"),
+        said(&["completions", "bash"]),
+    )
+    .unwrap();
+    let bash = snapbox::cmd::Command::new("bash").current_dir(env.work());
+    let complete = "source ./completions.bash && complete -p homeostat";
+    let known = bash.args(["--norc", "-c", complete]).assert().success();
+    let known = String::from_utf8(known.get_output().stdout.clone()).unwrap();
+    assert!(known.contains("-F _homeostat"), "{known}");
+    let manual = said(&["man"]);
+    assert!(
+        manual.contains(".TH homeostat 1") && manual.contains("takeover"),
+        "{manual}"
+    );
+    said(&["man", "--out", "man"]);
+    assert!(env.work().join("man/homeostat-takeover.1").exists());
+    env.homeostat(&["completions", "cmd"]).assert().code(2);
 }

@@ -2,6 +2,7 @@
 
 mod select;
 
+pub(crate) mod completions;
 pub(crate) mod credentials;
 pub(crate) mod doctor;
 pub(crate) mod init;
