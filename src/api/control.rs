@@ -12,8 +12,10 @@ use super::dto::Surroundings;
 use crate::clock::{Clock, IdSource};
 use crate::dispatch::{DispatchError, TreeChange};
 use crate::model::id::{RunId, Uid};
+use crate::model::kind::Revision;
 use crate::model::observed::WorktreeBackend;
 use crate::model::run::EndReason;
+use crate::reconcile::Outcome;
 use crate::store::Store;
 
 /// What is known of the host since the start.
@@ -36,6 +38,14 @@ pub struct SourceReport {
     pub message: String,
     /// Since when an answer of it is waited for; none while none is.
     pub waiting_since: Option<Timestamp>,
+    /// Since when it can't be read; none while it can.
+    pub failing_since: Option<Timestamp>,
+    /// Readings that were begun.
+    pub begun: u64,
+    /// The last of them of whose answer it is known what became.
+    pub finished: u64,
+    /// The revision that was looked at last, and what became of it.
+    pub attempted: Option<(Revision, Outcome)>,
 }
 
 /// How the loop is.

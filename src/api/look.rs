@@ -59,6 +59,7 @@ async fn examine(control: &Control) -> Health {
         store,
         source: source.message,
         source_waiting_since: source.waiting_since,
+        source_failing_since: source.failing_since,
         last_pass_secs_ago: pulse.since_last_pass.as_secs(),
         sandbox: facts.sandbox.clone(),
         worktree_backend: facts.worktree_backend,
@@ -89,9 +90,7 @@ pub(super) async fn surroundings(State(control): State<Control>) -> Json<Surroun
 
 /// Every object.
 pub(super) async fn objects(State(control): State<Control>) -> Answer<ObjectList> {
-    Ok(Json(
-        view::objects(control.store(), None, control.now()).await?,
-    ))
+    listed(&control, None).await
 }
 
 /// Objects of one kind.
@@ -99,10 +98,15 @@ pub(super) async fn objects_of_kind(
     State(control): State<Control>,
     Path(kind): Path<String>,
 ) -> Answer<ObjectList> {
-    let kind = kind_of(&kind)?;
-    Ok(Json(
-        view::objects(control.store(), Some(kind), control.now()).await?,
-    ))
+    listed(&control, Some(kind_of(&kind)?)).await
+}
+
+/// Objects, and why they may not be what the source holds.
+async fn listed(control: &Control, kind: Option<Kind>) -> Answer<ObjectList> {
+    let source = (control.levers().source)();
+    let mut list = view::objects(control.store(), kind, control.now()).await?;
+    list.source_fault = (!source.is_ok).then_some(source.message);
+    Ok(Json(list))
 }
 
 /// One object: `name`, or `workspace%2Fname`.

@@ -4,12 +4,11 @@ use serde::Deserialize;
 
 use super::args::SourceArgs;
 use super::error::{CliResult, Kind, OrFail};
-use super::host::{Host, unusable};
+use super::host::{Host, snapshot, unusable};
 use super::reader::Reader;
 use super::ui::Ui;
 use crate::api::dto::Object;
 use crate::config::ConfigError;
-use crate::daemon::source_of;
 use crate::manifest::{self, ManifestFile};
 use crate::model::kind::Kind as ObjectKind;
 use crate::model::spec::AdapterSpec;
@@ -38,10 +37,7 @@ pub(crate) fn declared(args: &SourceArgs, host: &Host, ui: &mut Ui) -> CliResult
         Err(ConfigError::NoSource) => return Ok(Vec::new()),
         Err(error) => return Err(unusable(Kind::Usage, &error)),
     };
-    let snapshot = source_of(&setting)
-        .snapshot(manifest::is_manifest_path)
-        .or_fail(Kind::Usage, "failed to take in the source")?;
-    let files = snapshot.files.into_iter();
+    let files = snapshot(&setting, host)?.files.into_iter();
     let files: Vec<_> = files
         .map(|(path, bytes)| ManifestFile { path, bytes })
         .collect();

@@ -46,8 +46,8 @@ pub(crate) struct SourceArgs {
     /// Read manifests from this directory
     #[arg(long, value_name = "DIR", conflicts_with = "source_repo")]
     pub(crate) source: Option<String>,
-    /// Read manifests from this local git repository
-    #[arg(long, value_name = "PATH")]
+    /// Read manifests from this git repository
+    #[arg(long, value_name = "PATH-OR-URL")]
     pub(crate) source_repo: Option<String>,
     /// Follow this ref of the repository [default: HEAD]
     #[arg(long, value_name = "REF", requires = "source_repo")]

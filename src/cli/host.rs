@@ -4,8 +4,11 @@ use std::ffi::OsStr;
 use std::path::Path;
 
 use super::args::{HostArgs, SourceArgs};
-use super::error::{CliError, CliResult, Kind};
-use crate::config::{Client, ConfigError, Draft, Environment, Layers, Setting};
+use super::error::{CliError, CliResult, Kind, OrFail};
+use crate::config::{Client, ConfigError, Draft, Environment, Layers, Setting, SourceSetting};
+use crate::daemon::source_of;
+use crate::manifest;
+use crate::source::Snapshot;
 
 /// What the flags that every command takes, and the process's surroundings, say.
 #[derive(Debug)]
@@ -73,6 +76,17 @@ impl Host {
         Layers::load(draft, file, self.environment.clone())
             .map_err(|error| unusable(Kind::Usage, &error))
     }
+}
+
+/// The manifests that a setting names, as they are now. A remote one is fetched for this once.
+pub(crate) fn snapshot(setting: &SourceSetting, host: &Host) -> CliResult<Snapshot> {
+    let failed = "failed to take in the source";
+    let scratch = tempfile::Builder::new().prefix("homeostat-").tempdir();
+    let scratch = scratch.or_fail(Kind::Usage, failed)?;
+    let mirror = scratch.path().join("source.git");
+    source_of(setting, mirror, &host.environment().variables)
+        .snapshot(manifest::is_manifest_path)
+        .or_fail(Kind::Usage, failed)
 }
 
 impl SourceArgs {

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::model::remote::RemoteUrl;
+
 use strum::{Display, EnumIter, EnumString, IntoEnumIterator};
 
 /// Every setting, named as in `homeostat.yaml`.
@@ -14,7 +16,7 @@ pub enum Setting {
     Socket,
     /// Directory of manifests.
     Source,
-    /// Local git repository of manifests.
+    /// Git repository of manifests: a path, or a URL.
     SourceRepo,
     /// The ref of `sourceRepo` that is followed.
     SourceRef,
@@ -36,6 +38,8 @@ pub enum Setting {
     ResyncSecs,
     /// Time between two scans of a directory source, in seconds.
     ScanSecs,
+    /// Time between two looks at a remote source, in seconds.
+    PollSecs,
 }
 
 /// What a setting's value is.
@@ -43,6 +47,8 @@ pub enum Setting {
 pub enum Form {
     /// A path; relative ones start where the layer says.
     Path,
+    /// The same, or a URL.
+    Repository,
     /// A directory within the source: names with `/` between.
     Inside,
     /// A word or other text.
@@ -80,7 +86,8 @@ impl Setting {
     /// What its value is.
     pub const fn form(self) -> Form {
         match self {
-            Self::DataDir | Self::Socket | Self::Source | Self::SourceRepo => Form::Path,
+            Self::DataDir | Self::Socket | Self::Source => Form::Path,
+            Self::SourceRepo => Form::Repository,
             Self::SourcePath => Form::Inside,
             Self::SourceRef
             | Self::LogFormat
@@ -96,7 +103,7 @@ impl Setting {
                 min: 0,
                 max: 60_000,
             },
-            Self::ResyncSecs | Self::ScanSecs => Form::Number {
+            Self::ResyncSecs | Self::ScanSecs | Self::PollSecs => Form::Number {
                 min: 1,
                 max: 86_400,
             },
@@ -119,7 +126,8 @@ impl Setting {
             | Self::RunUid
             | Self::DebounceMs
             | Self::ResyncSecs
-            | Self::ScanSecs => &[],
+            | Self::ScanSecs
+            | Self::PollSecs => &[],
         }
     }
 
@@ -127,6 +135,7 @@ impl Setting {
     pub fn expected(self) -> String {
         match self.form() {
             Form::Path => "a path".to_owned(),
+            Form::Repository => "a path or a URL".to_owned(),
             Form::Inside => "a directory within the source, such as `teams/shop`".to_owned(),
             Form::Number { min, max } => format!("a whole number from {min} to {max}"),
             Form::Text if self.words().is_empty() => "text".to_owned(),
@@ -159,7 +168,8 @@ impl Draft {
             return Err(bad());
         }
         let value = match setting.form() {
-            Form::Path => {
+            Form::Repository if RemoteUrl::is_meant(text) => text.to_owned(),
+            Form::Path | Form::Repository => {
                 let path = base.join(text);
                 path.to_str().ok_or_else(bad)?.to_owned()
             }
@@ -267,6 +277,7 @@ mod tests {
             (Setting::RunUid, "1000", "0"),
             (Setting::DebounceMs, "0", "60001"),
             (Setting::ScanSecs, "5", "+5"),
+            (Setting::PollSecs, "60", "0"),
             (Setting::SourceRef, "main", "ma\0in"),
             (Setting::SourcePath, "teams/shop/", "teams/../../shop"),
             (Setting::SourcePath, ".fleet", "/teams"),
@@ -278,6 +289,15 @@ mod tests {
         }
         let relative = draft(&[(Setting::Socket, "run/h.sock")]);
         assert_eq!(relative.get(Setting::Socket), Some("/base/run/h.sock"));
+        for (text, value) in [
+            ("fleet", "/base/fleet"),
+            ("./a:b", "/base/./a:b"),
+            ("git@h:fleet", "git@h:fleet"),
+            ("https://h/fleet", "https://h/fleet"),
+        ] {
+            let repository = draft(&[(Setting::SourceRepo, text)]);
+            assert_eq!(repository.get(Setting::SourceRepo), Some(value));
+        }
     }
 
     #[test]

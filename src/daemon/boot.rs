@@ -20,6 +20,7 @@ use crate::credential;
 use crate::dispatch::{OnChange, RunSettings, Runs, built_in_prices};
 use crate::execute::{self, Executor};
 use crate::gateway::{self, GatewayError};
+use crate::git::remote::Remote;
 use crate::manifest;
 use crate::model::observed::WorktreeBackend;
 use crate::model::worktree::UserIds;
@@ -167,8 +168,10 @@ impl Daemon {
             handle,
         };
         let seen = host.seen(&surroundings);
+        let mirror = data_dir.join("source.git");
+        let source = source_of(&config.source, mirror, &surroundings.variables);
+        let source = Arc::new(source);
         let runs = parts.runs(config, &host, surroundings).await?;
-        let source = Arc::new(source_of(&config.source));
         let reconciler = parts
             .reconciler(config, &host, &source, runs.clone())
             .await?;
@@ -293,6 +296,10 @@ impl Parts {
             data_dir: config.client.data_dir.clone(),
             backend: config.worktree_backend,
             resync: config.resync,
+            look: match **source {
+                Source::Remote { .. } => config.poll,
+                Source::Directory { .. } | Source::Git { .. } => config.resync,
+            },
         };
         Ok(Reconciler::open(
             settings,
@@ -421,8 +428,13 @@ impl Host {
     }
 }
 
-/// The source that a setting names.
-pub fn source_of(setting: &SourceSetting) -> Source {
+/// The source that a setting names. A remote one is mirrored at `mirror`, by the git of whoever has
+/// these `variables`.
+pub fn source_of(
+    setting: &SourceSetting,
+    mirror: PathBuf,
+    variables: &BTreeMap<OsString, OsString>,
+) -> Source {
     match setting {
         SourceSetting::Directory { path, inside } => Source::Directory {
             root: path.clone(),
@@ -437,15 +449,29 @@ pub fn source_of(setting: &SourceSetting) -> Source {
             reference: reference.clone(),
             subdirectory: inside.clone().unwrap_or_default(),
         },
+        SourceSetting::Remote {
+            url,
+            reference,
+            inside,
+        } => Source::Remote {
+            remote: Remote {
+                url: url.clone(),
+                reference: reference.clone(),
+                mirror,
+                environment: variables.clone(),
+            },
+            subdirectory: inside.clone().unwrap_or_default(),
+        },
     }
 }
 
-/// Where relative paths of the manifests start.
-fn base_of(setting: &SourceSetting) -> PathBuf {
+/// Where relative paths of the manifests start; nowhere on this host, if they come from another.
+fn base_of(setting: &SourceSetting) -> Option<PathBuf> {
     match setting {
         SourceSetting::Directory { path, .. } | SourceSetting::Repository { path, .. } => {
-            path.clone()
+            Some(path.clone())
         }
+        SourceSetting::Remote { .. } => None,
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::api::control::{Levers, Pulse, SourceReport};
 use crate::clock::Clock;
 use crate::dispatch::Runs;
-use crate::reconcile::{Handle, Outcome, SourceAnswer, SourceStatus};
+use crate::reconcile::{Failure, Handle, Outcome, SourceAnswer, SourceStatus};
 
 /// What a pass may take before the loop counts as stuck.
 const PASS_MAX: Duration = Duration::from_secs(60);
@@ -51,7 +51,9 @@ fn report(answer: &SourceAnswer, now: Duration) -> SourceReport {
     let waiting = answer.waiting;
     let late = waiting.filter(|it| now.saturating_sub(it.since_monotonic) > ANSWER_MAX);
     let (is_ok, message) = match (&answer.failure, &answer.attempted) {
-        (Some(failure), _) => (false, format!("unreadable: {failure}")),
+        (Some(Failure { message, since }), _) => {
+            (false, format!("unreadable since {since}: {message}"))
+        }
         (None, None) => (false, "not read yet".to_owned()),
         (None, Some((revision, Outcome::Accepted))) => {
             (true, format!("{} accepted", revision.short()))
@@ -73,6 +75,10 @@ fn report(answer: &SourceAnswer, now: Duration) -> SourceReport {
         is_ok: is_ok && late.is_none(),
         message,
         waiting_since: waiting.map(|it| it.since),
+        failing_since: answer.failure.as_ref().map(|it| it.since),
+        begun: answer.begun,
+        finished: answer.finished,
+        attempted: answer.attempted.clone(),
     }
 }
 
@@ -80,7 +86,7 @@ fn report(answer: &SourceAnswer, now: Duration) -> SourceReport {
 mod tests {
     use super::{pulse, report};
     use crate::model::kind::Revision;
-    use crate::reconcile::{Outcome, SourceAnswer, Waiting};
+    use crate::reconcile::{Failure, Outcome, SourceAnswer, Waiting};
     use jiff::Timestamp;
     use std::time::Duration;
 
@@ -94,6 +100,8 @@ mod tests {
         let answer = SourceAnswer {
             attempted: Some((Revision::new("one"), Outcome::Accepted)),
             failure: None,
+            begun: 1,
+            finished: 1,
             waiting: Some(waiting),
         };
         let soon = report(&answer, secs(130));
@@ -110,6 +118,26 @@ mod tests {
         };
         let answered = report(&answered, secs(131));
         assert!(answered.is_ok && answered.waiting_since.is_none());
+    }
+
+    #[test]
+    fn a_source_that_fails_says_since_when() {
+        let failure = Failure {
+            message: "no route to host".to_owned(),
+            since: Timestamp::UNIX_EPOCH,
+        };
+        let answer = SourceAnswer {
+            attempted: Some((Revision::new("one"), Outcome::Accepted)),
+            failure: Some(failure),
+            ..SourceAnswer::default()
+        };
+        let failing = report(&answer, Duration::ZERO);
+        assert!(!failing.is_ok);
+        assert_eq!(failing.failing_since, Some(Timestamp::UNIX_EPOCH));
+        assert_eq!(
+            failing.message,
+            "unreadable since 1970-01-01T00:00:00Z: no route to host"
+        );
     }
 
     #[test]

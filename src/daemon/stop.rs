@@ -92,7 +92,8 @@ impl Daemon {
             }
             if let Some(failure) = answer.failure {
                 let has_last_good = matches!(self.store.last_good().await, Ok(Some(_)));
-                return (!has_last_good).then(|| format!("the source can't be read: {failure}"));
+                return (!has_last_good)
+                    .then(|| format!("the source can't be read: {}", failure.message));
             }
             tokio::time::sleep(LOOK_EVERY).await;
         }

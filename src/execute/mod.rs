@@ -48,7 +48,7 @@ pub struct Settings {
     /// Who owns them.
     pub user: UserIds,
     /// Where relative repo sources start.
-    pub source_base: PathBuf,
+    pub source_base: Option<PathBuf>,
 }
 
 /// What became of an action that was handed over.

@@ -38,7 +38,7 @@ impl Rig {
             layout,
             backend: WorktreeBackend::Git,
             user: runs.user(),
-            source_base: data.path().to_owned(),
+            source_base: Some(data.path().to_owned()),
         };
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let runs = Runs::new(

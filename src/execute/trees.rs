@@ -8,10 +8,12 @@ use crate::model::chain::chain;
 use crate::model::crash::{CrashPoint, crash_point};
 use crate::model::id::{Uid, WorktreeId};
 use crate::model::observed::{TreePhase, Worktree};
+use crate::model::remote::RemoteUrl;
 use crate::model::units::Name;
 use crate::store::{Effect, Salvage};
 use crate::task::blocking;
 use crate::worktree::provision::{ProvisionError, TreeRequest, provision};
+use crate::worktree::reason::ReasonCode;
 use crate::worktree::space::{SpaceError, SpaceRequest, ensure_overlay, ensure_space_root};
 use crate::worktree::trash::{ReclaimRequest, reclaim, reclaim_space_root};
 
@@ -78,7 +80,7 @@ impl Shared {
             space: order.space,
             repo: order.repo,
             repo_name,
-            source: self.source_path(&order.source),
+            source: self.source_path(&order.source)?,
             base_branch: order.base_branch,
             branch: order.branch,
             user: self.settings.user,
@@ -163,8 +165,22 @@ impl Shared {
     }
 
     /// A repo's source, relative to where the manifests lie.
-    fn source_path(&self, source: &str) -> PathBuf {
-        self.settings.source_base.join(source)
+    fn source_path(&self, source: &str) -> Result<PathBuf, ExecuteError> {
+        match &self.settings.source_base {
+            Some(base) => Ok(base.join(source)),
+            None if Path::new(source).is_absolute() || RemoteUrl::is_meant(source) => {
+                Ok(PathBuf::from(source))
+            }
+            None => Err(ExecuteError::Worktree {
+                code: ReasonCode::SourceMissing.to_string(),
+                message: format!(
+                    "find the source {source:?}: the manifests lie on another host, and a relative \
+                     path starts nowhere on this one"
+                ),
+                remedy: "write the repo's source as an absolute path".to_owned(),
+                is_transient: false,
+            }),
+        }
     }
 }
 

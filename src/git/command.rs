@@ -1,5 +1,6 @@
 //! One run of the `git` program, with everything that could steer it pinned.
 
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
@@ -53,6 +54,46 @@ const SETTINGS: [&str; 17] = [
     "fetch.recurseSubmodules=false",
     "commit.gpgSign=false",
     "log.showSignature=false",
+];
+
+/// Over the operator's environment, where theirs is used: whatever would ask somebody fails.
+const OPERATOR_ENVIRONMENT: [(&str, &str); 8] = [
+    ("LC_ALL", "C"),
+    ("TZ", "UTC"),
+    ("GIT_TERMINAL_PROMPT", "0"),
+    ("GIT_ADVICE", "0"),
+    ("GIT_EDITOR", "false"),
+    ("GIT_PAGER", "cat"),
+    ("SSH_ASKPASS", "false"),
+    ("SSH_ASKPASS_REQUIRE", "force"),
+];
+
+/// Variables of git that say how a remote is reached. Its others are about repositories, or make it
+/// tell what it does.
+const OPERATOR_VARIABLES: [&str; 11] = [
+    "GIT_ASKPASS",
+    "GIT_CONFIG_GLOBAL",
+    "GIT_CONFIG_NOSYSTEM",
+    "GIT_CONFIG_SYSTEM",
+    "GIT_PROXY_COMMAND",
+    "GIT_PROXY_SSL_CAINFO",
+    "GIT_SSH",
+    "GIT_SSH_COMMAND",
+    "GIT_SSH_VARIANT",
+    "GIT_SSL_CAINFO",
+    "GIT_SSL_CAPATH",
+];
+
+/// Settings that win over the operator's own.
+const OPERATOR_SETTINGS: [&str; 8] = [
+    "core.hooksPath=/dev/null",
+    "core.fsmonitor=false",
+    "safe.bareRepository=all",
+    "safe.directory=*",
+    "gc.auto=0",
+    "maintenance.auto=false",
+    "submodule.recurse=false",
+    "fetch.recurseSubmodules=false",
 ];
 
 /// How long a run may take and how much it may say.
@@ -215,6 +256,7 @@ pub struct Git {
     settings: Vec<OsString>,
     arguments: Vec<OsString>,
     environment: Vec<(&'static str, OsString)>,
+    operator: Option<BTreeMap<OsString, OsString>>,
     user: Option<UserIds>,
     stdin: Vec<u8>,
     stdout: Option<File>,
@@ -229,6 +271,7 @@ impl Git {
             settings: Vec::new(),
             arguments: vec![subcommand.into()],
             environment: Vec::new(),
+            operator: None,
             user: None,
             stdin: Vec::new(),
             stdout: None,
@@ -262,6 +305,14 @@ impl Git {
     #[must_use]
     pub fn env(mut self, name: &'static str, value: impl AsRef<OsStr>) -> Self {
         self.environment.push((name, value.as_ref().to_owned()));
+        self
+    }
+
+    /// Runs it with this environment, the operator's, and with their configuration. For what
+    /// reaches a remote, and nothing else.
+    #[must_use]
+    pub(super) fn as_operator(mut self, environment: &BTreeMap<OsString, OsString>) -> Self {
+        self.operator = Some(environment.clone());
         self
     }
 
@@ -343,12 +394,24 @@ impl Git {
     )]
     fn command(self, has_stdin: bool) -> Command {
         let mut command = Command::new("git");
-        command.env_clear().envs(ENVIRONMENT);
+        command.env_clear();
+        let settings: &[&str] = match &self.operator {
+            None => {
+                command.envs(ENVIRONMENT);
+                &SETTINGS
+            }
+            Some(theirs) => {
+                let theirs = theirs.iter().filter(|(name, _)| is_of_operator(name));
+                command.env("PATH", PATH).envs(theirs);
+                command.envs(OPERATOR_ENVIRONMENT);
+                &OPERATOR_SETTINGS
+            }
+        };
         if let Some(parent) = self.directory.parent() {
             command.env("GIT_CEILING_DIRECTORIES", parent);
         }
         command.envs(self.environment);
-        for setting in SETTINGS {
+        for setting in settings {
             command.args(["-c", setting]);
         }
         for setting in &self.settings {
@@ -369,6 +432,14 @@ impl Git {
         }
         command
     }
+}
+
+/// Whether a variable of the operator's passes: their helpers may need any, but for what would
+/// lead git somewhere else, and what is the daemon's.
+fn is_of_operator(name: &OsStr) -> bool {
+    let name = name.as_bytes();
+    let is_steering = name.starts_with(b"GIT_") || name.starts_with(b"HOMEOSTAT_");
+    !is_steering || OPERATOR_VARIABLES.iter().any(|it| it.as_bytes() == name)
 }
 
 /// The version of the `git` on the fixed path, as `2.47.3`.
@@ -417,6 +488,22 @@ mod tests {
             .args(["alias.hang=!sleep 60", "hang"])
             .limits(limits);
         assert!(matches!(hangs.run(), Err(GitError::Timeout { .. })));
+    }
+
+    #[test]
+    fn an_operators_environment_passes_without_what_would_steer_git() {
+        let passes = |name: &str| is_of_operator(OsStr::new(name));
+        for name in ["HOME", "SSH_AUTH_SOCK", "GH_TOKEN", "GIT_SSH_COMMAND"] {
+            assert!(passes(name), "{name}");
+        }
+        for name in [
+            "GIT_DIR",
+            "GIT_TRACE_CURL",
+            "GIT_CONFIG_COUNT",
+            "HOMEOSTAT_X",
+        ] {
+            assert!(!passes(name), "{name}");
+        }
     }
 
     #[test]

@@ -6,12 +6,14 @@
 //! [`confined`] only.
 //!
 //! Nothing here follows a repository's own instructions: no hook, filter, credential helper or
-//! pager that it names is ever run. Start with [`command::Git`].
+//! pager that it names is ever run. Where a remote is reached, the operator's are ([`remote`]), and
+//! there alone. Start with [`command::Git`].
 
 pub mod command;
 pub mod confined;
 pub mod objects;
 pub mod refs;
+pub mod remote;
 
 pub(crate) mod beneath;
 mod pump;

@@ -18,6 +18,7 @@ pub mod kind;
 pub mod observed;
 pub mod price;
 pub mod process;
+pub mod remote;
 pub mod run;
 pub mod spec;
 pub mod ticket;

@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 pub use self::handle::Handle;
 use self::handle::Key;
 use self::revision::Reading;
-pub use self::revision::{Outcome, SourceAnswer, SourceStatus, Waiting};
+pub use self::revision::{Failure, Outcome, SourceAnswer, SourceStatus, Waiting};
 use crate::clock::{Clock, IdSource};
 use crate::execute::{Executor, STALE_PAUSE, Submitted};
 use crate::model::action::{Action, Plan};
@@ -49,6 +49,8 @@ pub struct Settings {
     pub backend: WorktreeBackend,
     /// How often everything is looked at without a hint.
     pub resync: Duration,
+    /// How often the source is.
+    pub look: Duration,
 }
 
 /// What the loop works with.
@@ -156,7 +158,7 @@ impl Reconciler {
             let now = self.clock.monotonic();
             let mut queue = self.handle.queue();
             queue.finish(&key);
-            queue.request_at(key, now.saturating_add(self.jittered_resync(now)), "resync");
+            queue.request_at(key, now.saturating_add(self.rest(key, now)), "resync");
             if let Err(error) = result {
                 queue.request_at(key, now.saturating_add(RETRY), "failed");
                 drop(queue);
@@ -169,10 +171,14 @@ impl Reconciler {
         }
     }
 
-    /// The resync interval, up to a tenth longer: daemons started together drift apart.
-    fn jittered_resync(&self, now: Duration) -> Duration {
-        let resync = self.settings.resync;
-        resync + resync / 10 * (now.subsec_micros() % 1_000) / 1_000
+    /// How long a key rests without a hint, up to a tenth longer than it was told: daemons started
+    /// together drift apart.
+    fn rest(&self, key: Key, now: Duration) -> Duration {
+        let rest = match key {
+            Key::Source => self.settings.look,
+            Key::Pass => self.settings.resync,
+        };
+        rest + rest / 10 * (now.subsec_micros() % 1_000) / 1_000
     }
 
     /// Waits for the next thing to do; none when cancelled.

@@ -28,10 +28,23 @@ pub struct SourceStatus(Arc<Mutex<SourceAnswer>>);
 pub struct SourceAnswer {
     /// The revision that was looked at last, and what became of it.
     pub attempted: Option<(Revision, Outcome)>,
-    /// Why the source could not be read, if it could not.
-    pub failure: Option<String>,
+    /// Why the source can't be read, if it can't.
+    pub failure: Option<Failure>,
+    /// Readings that were begun.
+    pub begun: u64,
+    /// The last of them of whose answer it is known what became.
+    pub finished: u64,
     /// The reading that is under way, if one is: what is above is of an earlier one then.
     pub waiting: Option<Waiting>,
+}
+
+/// A source that can't be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// What was wrong the last time.
+    pub message: String,
+    /// Since when it is so, whatever was wrong in between.
+    pub since: Timestamp,
 }
 
 /// A reading that is under way.
@@ -97,8 +110,8 @@ impl SourceStatus {
             .clone()
     }
 
-    fn set(&self, change: impl FnOnce(&mut SourceAnswer)) {
-        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+    fn set<T>(&self, change: impl FnOnce(&mut SourceAnswer) -> T) -> T {
+        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -125,7 +138,10 @@ impl Reconciler {
             since: self.clock.now(),
             since_monotonic: self.clock.monotonic(),
         };
-        self.status.set(|answer| answer.waiting = Some(waiting));
+        self.status.set(|answer| {
+            answer.waiting = Some(waiting);
+            answer.begun += 1;
+        });
         let source = Arc::clone(&self.source);
         let read = move || source.snapshot(manifest::is_manifest_path);
         let task = self
@@ -135,9 +151,16 @@ impl Reconciler {
         self.reading = Some(Reading(task));
     }
 
-    /// Takes the source's revision if it is a new one.
+    /// Takes the source's revision if it is a new one. Where that fails it is not known what becomes
+    /// of it, and another reading is due.
     pub(super) async fn load_revision(&mut self, read: Read) -> Result<(), ReconcileError> {
         self.status.set(|answer| answer.waiting = None);
+        self.look_at(read).await?;
+        self.status.set(|answer| answer.finished = answer.begun);
+        Ok(())
+    }
+
+    async fn look_at(&mut self, read: Read) -> Result<(), ReconcileError> {
         let snapshot = match read? {
             Ok(snapshot) => snapshot,
             Err(error) => {
@@ -145,7 +168,9 @@ impl Reconciler {
                 return Ok(());
             }
         };
-        self.status.set(|answer| answer.failure = None);
+        if let Some(failure) = self.status.set(|answer| answer.failure.take()) {
+            tracing::info!(since = %failure.since, "source readable again");
+        }
         let revision = snapshot.revision.clone();
         if self.revision() == Some(&revision) {
             self.status
@@ -169,10 +194,15 @@ impl Reconciler {
     /// Says once, and not again while it stays the same, that the source can't be read.
     fn report_failure(&self, error: &dyn std::error::Error) {
         let message = chain(error);
-        if self.status.answer().failure.as_ref() != Some(&message) {
-            tracing::warn!(%message, "source unreadable; the last good revision serves on");
+        let last = self.status.answer().failure;
+        let since = last
+            .as_ref()
+            .map_or_else(|| self.clock.now(), |it| it.since);
+        if last.is_none_or(|last| last.message != message) {
+            tracing::warn!(message, %since, "source unreadable; the last good revision serves on");
         }
-        self.status.set(|answer| answer.failure = Some(message));
+        let failure = Failure { message, since };
+        self.status.set(|answer| answer.failure = Some(failure));
     }
 
     /// Decodes a new revision, and judges it if it has no faults.

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 
 use crate::git::objects::{Objects, ObjectsError, TreeLimits};
+use crate::git::remote::{MIRRORED, Remote, RemoteError};
 use crate::model::kind::Revision;
 
 pub use watch::{WatchOptions, Watcher, Watching};
@@ -43,6 +44,14 @@ pub enum Source {
         repository: PathBuf,
         /// A branch, a ref, `HEAD` or a commit's id in full.
         reference: String,
+        /// The directory within the tree that is read; empty is all of it.
+        subdirectory: String,
+    },
+    /// A repository on another host. Nothing tells when it changes: whoever follows it asks now and
+    /// then.
+    Remote {
+        /// Its ref, and where it is mirrored.
+        remote: Remote,
         /// The directory within the tree that is read; empty is all of it.
         subdirectory: String,
     },
@@ -115,6 +124,9 @@ pub enum SourceError {
         /// The ref.
         reference: String,
     },
+    /// The remote cannot be mirrored.
+    #[error(transparent)]
+    Remote(#[from] RemoteError),
     /// The repository cannot be read.
     #[error(transparent)]
     Git(#[from] ObjectsError),
@@ -134,6 +146,13 @@ impl Source {
                 reference,
                 subdirectory,
             } => from_git(repository, reference, subdirectory, keep),
+            Self::Remote {
+                remote,
+                subdirectory,
+            } => {
+                remote.update()?;
+                from_git(&remote.mirror, MIRRORED, subdirectory, keep)
+            }
         }
     }
 }

@@ -73,7 +73,7 @@ enum Signal {
 impl Watcher {
     /// Calls `hint` after each change of the source that is noticed, also when nothing that
     /// counts turns out to be different. It is called on a thread of the watcher's and must not
-    /// block. A source that does not exist is watched for its appearance.
+    /// block. A source that does not exist is watched for its appearance; a remote one gives no hint.
     ///
     /// # Errors
     /// When the system refuses a thread.
@@ -253,6 +253,7 @@ impl State {
                 });
                 (watches, state)
             }
+            Source::Remote { .. } => (Watches::default(), None),
         }
     }
 

@@ -136,6 +136,10 @@ impl Served {
                 is_ok: true,
                 message: "ok".to_owned(),
                 waiting_since: None,
+                failing_since: None,
+                begun: 1,
+                finished: 1,
+                attempted: None,
             }),
             pulse: Box::new(|| Pulse {
                 is_ok: true,

@@ -680,7 +680,7 @@ error[H0203 unknown-kind]: there is no kind `Agnet`
     let nowhere = env.homeostat(&["plan"]).assert().code(2);
     nowhere.stdout_eq("").stderr_eq(str![[r#"
 error: no source: nothing says where the manifests are
-hint: pass --source DIR, or --source-repo PATH; `homeostat init` makes one
+hint: pass --source DIR, or --source-repo PATH-OR-URL; `homeostat init` makes one
 
 "#]]);
     let missing = env.homeostat(&["plan", "missing"]).assert().code(2);

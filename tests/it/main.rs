@@ -17,6 +17,7 @@ mod fleet;
 mod gateway;
 mod plan;
 mod process;
+mod remote;
 mod schemas;
 mod sim;
 mod source;

@@ -154,6 +154,10 @@ pub struct ObjectList {
     /// The revision that serves; absent before the first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revision: Option<Revision>,
+    /// What is wrong with the source or its latest revision, as far as a daemon says; absent while
+    /// all is well.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source_fault: Option<String>,
     /// In the order of their references.
     pub objects: Vec<Object>,
 }
@@ -542,6 +546,9 @@ pub struct Health {
     /// Since when an answer of the source is waited for; absent while none is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_waiting_since: Option<Timestamp>,
+    /// Since when the source can't be read; absent while it can.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source_failing_since: Option<Timestamp>,
     /// How many seconds ago the reconcile loop last went round whole.
     pub last_pass_secs_ago: u64,
     /// The sandbox's state and reason.

@@ -35,6 +35,7 @@ pub async fn objects(
         .collect();
     Ok(ObjectList {
         revision: observed.revision,
+        source_fault: None,
         objects,
     })
 }

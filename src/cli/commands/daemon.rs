@@ -46,6 +46,9 @@ pub(crate) struct Args {
     /// Scan a directory source this often, in seconds
     #[arg(long, value_name = "SECS")]
     scan_secs: Option<String>,
+    /// Look at a remote source this often, in seconds [default: 60]
+    #[arg(long, value_name = "SECS")]
+    poll_secs: Option<String>,
     /// Die on purpose, for tests.
     #[cfg(feature = "test-support")]
     #[command(flatten)]
@@ -133,6 +136,7 @@ fn settings(args: &Args, host: &Host) -> CliResult<Resolved> {
         (Setting::DebounceMs, args.debounce_ms.clone()),
         (Setting::ResyncSecs, args.resync_secs.clone()),
         (Setting::ScanSecs, args.scan_secs.clone()),
+        (Setting::PollSecs, args.poll_secs.clone()),
     ]);
     host.layers(flags)?
         .daemon()

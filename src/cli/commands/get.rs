@@ -47,6 +47,9 @@ pub(crate) fn run(args: &Args, host: &Host, ui: &mut Ui) -> CliResult {
     };
     let reader = Reader::open(host, ui)?;
     let mut list = reader.objects(kind)?;
+    if let Some(fault) = &list.source_fault {
+        ui.say(format_args!("note: the source: {fault}"));
+    }
     if let Some(workspace) = &args.workspace {
         list.objects
             .retain(|object| object.workspace.as_ref() == Some(workspace));

@@ -11,6 +11,7 @@ use super::environment::Environment;
 use super::file;
 use super::setting::{BadValue, Draft, Setting};
 use crate::model::observed::WorktreeBackend;
+use crate::model::remote::RemoteUrl;
 
 /// Why settings cannot be used.
 #[derive(Debug, Error)]
@@ -78,6 +79,9 @@ pub enum ConfigError {
     /// Two places of manifests.
     #[error("source and sourceRepo exclude each other")]
     TwoSources,
+    /// An address that is not understood. It may hold a password, and is not quoted.
+    #[error("sourceRepo is no URL that git fetches from")]
+    BadUrl,
     /// Parts of a git source without the repository.
     #[error("sourceRef needs sourceRepo")]
     NoSourceRepo,
@@ -93,7 +97,13 @@ impl ConfigError {
             Self::NoDataDir => Some("pass --data-dir DIR".to_owned()),
             Self::SocketPathTooLong { .. } => Some("pass a shorter --socket PATH".to_owned()),
             Self::NoSource => Some(
-                "pass --source DIR, or --source-repo PATH; `homeostat init` makes one".to_owned(),
+                "pass --source DIR, or --source-repo PATH-OR-URL; `homeostat init` makes one"
+                    .to_owned(),
+            ),
+            Self::BadUrl => Some(
+                "write https://, http://, ssh://, git:// or file://, or host:path for ssh; \
+                 a key or a token is best left to git's credential helper"
+                    .to_owned(),
             ),
             Self::NotUnicode { .. }
             | Self::BadVariable { .. }
@@ -165,6 +175,15 @@ pub enum SourceSetting {
         /// The directory within it that holds the manifests; none: the whole tree.
         inside: Option<String>,
     },
+    /// A ref of a git repository elsewhere.
+    Remote {
+        /// The repository.
+        url: RemoteUrl,
+        /// The branch, such as `main`, a ref in full, or `HEAD`.
+        reference: String,
+        /// The directory within it that holds the manifests; none: the whole tree.
+        inside: Option<String>,
+    },
 }
 
 /// Whether runs are wrapped by the operating system where it can.
@@ -215,6 +234,8 @@ pub struct Resolved {
     pub resync: Duration,
     /// Time between two scans of a directory source.
     pub scan: Duration,
+    /// Time between two looks at a remote source.
+    pub poll: Duration,
 }
 
 /// All layers as one, each setting valid by itself, before the settings are held against each other.
@@ -287,16 +308,28 @@ impl Layers {
     /// When nothing says so, or two things do.
     pub fn source(&self) -> Result<SourceSetting, ConfigError> {
         let directory = self.draft.path(Setting::Source);
-        let repository = self.draft.path(Setting::SourceRepo);
         let inside = self.text(Setting::SourcePath).map(ToOwned::to_owned);
-        match (directory, repository) {
+        let reference = self.text(Setting::SourceRef);
+        match (directory, self.text(Setting::SourceRepo)) {
             (Some(_), Some(_)) => Err(ConfigError::TwoSources),
-            (None, Some(path)) => Ok(SourceSetting::Repository {
-                path,
-                reference: self.text(Setting::SourceRef).unwrap_or("HEAD").to_owned(),
-                inside,
-            }),
-            (_, None) if self.text(Setting::SourceRef).is_some() => Err(ConfigError::NoSourceRepo),
+            (None, Some(repository)) => {
+                let reference = reference.unwrap_or("HEAD").to_owned();
+                if !RemoteUrl::is_meant(repository) {
+                    let path = PathBuf::from(repository);
+                    return Ok(SourceSetting::Repository {
+                        path,
+                        reference,
+                        inside,
+                    });
+                }
+                let url = RemoteUrl::parse(repository).ok_or(ConfigError::BadUrl)?;
+                Ok(SourceSetting::Remote {
+                    url,
+                    reference,
+                    inside,
+                })
+            }
+            (_, None) if reference.is_some() => Err(ConfigError::NoSourceRepo),
             (Some(path), None) => Ok(SourceSetting::Directory { path, inside }),
             (None, None) => Err(ConfigError::NoSource),
         }
@@ -321,6 +354,7 @@ impl Layers {
             debounce: Duration::from_millis(self.draft.number(Setting::DebounceMs).unwrap_or(300)),
             resync: seconds(Setting::ResyncSecs, 300),
             scan: seconds(Setting::ScanSecs, 10),
+            poll: seconds(Setting::PollSecs, 60),
         })
     }
 

@@ -67,6 +67,7 @@ fn flags_win_over_variables_and_variables_over_the_file() {
             debounce: Duration::from_millis(300),
             resync: Duration::from_secs(300),
             scan: Duration::from_secs(7),
+            poll: Duration::from_secs(60),
         }
     );
 }
@@ -117,7 +118,14 @@ fn a_source_is_one_place() {
             inside: Some("fleet".to_owned()),
         })
     );
+    let remote = of(&[(Setting::SourceRepo, "https://ann:secret@h/fleet")]);
+    assert!(matches!(&remote, Ok(SourceSetting::Remote { reference, .. }) if reference == "HEAD"));
+    assert!(!format!("{remote:?}").contains("secret"), "{remote:?}");
     for (settings, wrong) in [
+        (
+            vec![(Setting::SourceRepo, "ext://ann:secret@h/fleet")],
+            ConfigError::BadUrl,
+        ),
         (vec![], ConfigError::NoSource),
         (vec![repo, (Setting::Source, "/d")], ConfigError::TwoSources),
         (

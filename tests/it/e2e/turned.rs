@@ -148,7 +148,7 @@ fn executor(data: &Path, store: &Store, clock: &Arc<dyn Clock>, timeouts: Timeou
             uid: identity.uid(),
             gid: identity.gid(),
         },
-        source_base: data.to_owned(),
+        source_base: Some(data.to_owned()),
     };
     Executor::new(
         settings,

@@ -1,5 +1,5 @@
-//! `plan`: what a revision would do, before it is accepted. No daemon, no network, and of the
-//! database only what it says about now.
+//! `plan`: what a revision would do, before it is accepted. No daemon, no network but for a remote
+//! source, and of the database only what it says about now.
 
 mod fields;
 mod preview;
@@ -18,11 +18,10 @@ use crate::cli::args::SourceArgs;
 use crate::cli::client;
 use crate::cli::error::{CliError, CliResult, Exit, Kind, OrFail};
 use crate::cli::form::Form;
-use crate::cli::host::{Host, unusable};
+use crate::cli::host::{Host, snapshot, unusable};
 use crate::cli::ui::Ui;
 use crate::clock::{Clock, SystemClock};
-use crate::config;
-use crate::daemon::source_of;
+use crate::config::{self, SourceSetting};
 use crate::git::objects::Objects;
 use crate::manifest::{self, Loaded, ManifestFile};
 use crate::model::kind::Revision;
@@ -31,7 +30,6 @@ use crate::plan::judge::{Approval, Verdict, judge};
 use crate::plan::render::Report;
 use crate::plan::{PlanInput, plan};
 use crate::process::estop;
-use crate::source::Source;
 use crate::store::Store;
 
 /// Show what a revision would do: what it creates, changes and removes, and the first pass after it
@@ -82,14 +80,14 @@ pub(crate) fn run(args: &Args, host: &Host, ui: &mut Ui) -> CliResult {
         }
         _ => (source(args, host)?, None),
     };
-    let (revision, files) = take_in(&target)?;
+    let (revision, files) = take_in(&target, host)?;
     let loaded = manifest::load(&files);
     if !loaded.is_valid() {
         validate::report(&files, &loaded, args.output, ui)?;
         return Ok(Exit::No);
     }
     let before = match &base {
-        Some(base) => as_if_served(base, now)?,
+        Some(base) => as_if_served(base, host, now)?,
         None => Before::of_records(&host.client()?, now, ui)?,
     };
     let preview = look_ahead(&loaded, revision, before, now)?;
@@ -106,23 +104,22 @@ pub(crate) fn run(args: &Args, host: &Host, ui: &mut Ui) -> CliResult {
     })
 }
 
-fn source(args: &Args, host: &Host) -> CliResult<Source> {
+fn source(args: &Args, host: &Host) -> CliResult<SourceSetting> {
     match (&args.directory, &args.rev) {
         (Some(repository), Some(rev)) => commit(repository, rev),
-        (Some(directory), None) => Ok(Source::Directory {
-            root: directory.clone(),
-            subdirectory: String::new(),
+        (Some(directory), None) => Ok(SourceSetting::Directory {
+            path: directory.clone(),
+            inside: None,
         }),
         (None, _) => host
             .layers(args.source.settings())?
             .source()
-            .map(|setting| source_of(&setting))
             .map_err(|error| unusable(Kind::Usage, &error)),
     }
 }
 
 /// The commit that `rev` stands for now.
-fn commit(repository: &Path, rev: &str) -> CliResult<Source> {
+fn commit(repository: &Path, rev: &str) -> CliResult<SourceSetting> {
     let unreadable = "failed to look for the revision";
     let objects = Objects::open(repository).or_fail(Kind::Usage, unreadable)?;
     let found = objects.revision(rev).or_fail(Kind::Usage, unreadable)?;
@@ -130,17 +127,15 @@ fn commit(repository: &Path, rev: &str) -> CliResult<Source> {
         let message = format!("there is no revision '{rev}' in {}", repository.display());
         return Err(CliError::new(Kind::Usage, message));
     };
-    Ok(Source::Git {
-        repository: repository.to_owned(),
+    Ok(SourceSetting::Repository {
+        path: repository.to_owned(),
         reference: commit.to_string(),
-        subdirectory: String::new(),
+        inside: None,
     })
 }
 
-fn take_in(source: &Source) -> CliResult<(Revision, Vec<ManifestFile>)> {
-    let snapshot = source
-        .snapshot(manifest::is_manifest_path)
-        .or_fail(Kind::Usage, "failed to take in the source")?;
+fn take_in(source: &SourceSetting, host: &Host) -> CliResult<(Revision, Vec<ManifestFile>)> {
+    let snapshot = snapshot(source, host)?;
     let files = snapshot.files.into_iter();
     let files = files.map(|(path, bytes)| ManifestFile { path, bytes });
     Ok((snapshot.revision, files.collect()))
@@ -156,8 +151,8 @@ struct Before {
 }
 
 /// A revision that was accepted on an empty record, and under which nothing has run.
-fn as_if_served(source: &Source, now: Timestamp) -> CliResult<Before> {
-    let (revision, files) = take_in(source)?;
+fn as_if_served(source: &SourceSetting, host: &Host, now: Timestamp) -> CliResult<Before> {
+    let (revision, files) = take_in(source, host)?;
     let loaded = manifest::load(&files);
     if !loaded.is_valid() {
         let message = format!("revision {} is not valid itself", revision.short());
