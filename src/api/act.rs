@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 use super::control::Control;
 use super::dto::{
     Accepted, DispatchRequest, Empty, HandedBack, MessageAccepted, MessageRequest, PauseRequest,
-    Paused, Resumed, SteerAccepted, SteerOutcome, SteerRequest, TakenOver, TakeoverRequest,
+    Paused, Reconciling, Resumed, SteerAccepted, SteerOutcome, SteerRequest, TakenOver,
+    TakeoverRequest,
 };
 use super::peer::Peer;
 use super::problem::Failure;
@@ -389,11 +390,11 @@ fn handed_back(by: &str, changes: &[TreeChange]) -> String {
 pub(super) async fn reconcile(
     State(control): State<Control>,
     ConnectInfo(peer): ConnectInfo<Peer>,
-) -> Answer<Empty> {
+) -> Answer<Reconciling> {
     audit(&control, peer, "reconcile", "fleet").await?;
     control.store().forget_failures().await?;
-    (control.levers().reconcile)();
-    Ok(Json(Empty {}))
+    let reading = (control.levers().reconcile)();
+    Ok(Json(Reconciling { reading }))
 }
 
 /// Makes the loop look at its rows and at the emergency stop's file, and nothing else: what failed
@@ -431,7 +432,7 @@ pub(super) async fn approve(
         .approve_revision(revision, peer.actor(), control.now())
         .await?;
     require(approved)?;
-    (control.levers().reconcile)();
+    let _nobody_waits = (control.levers().reconcile)();
     audit(&control, peer, "approve", &subject).await?;
     Ok(Json(Empty {}))
 }

@@ -60,13 +60,19 @@ pub struct Pulse {
 /// A look at worktrees.
 pub type Changes = Pin<Box<dyn Future<Output = Result<Vec<TreeChange>, DispatchError>> + Send>>;
 
+/// A wait for a reading of the source.
+pub type Finished = Pin<Box<dyn Future<Output = ()> + Send>>;
+
 /// The daemon's levers. A row is always written before one is pulled, so that a lever that moves
 /// nothing loses nothing: the next pass sees the row.
 pub struct Levers {
     /// Makes the loop look at its rows.
     pub trigger: Box<dyn Fn(&'static str) + Send + Sync>,
-    /// Makes the loop look at the source and at everything else, now.
-    pub reconcile: Box<dyn Fn() + Send + Sync>,
+    /// Makes the loop look at the source and at everything else, now: the number of the reading that
+    /// begins after this.
+    pub reconcile: Box<dyn Fn() -> u64 + Send + Sync>,
+    /// Waits until it is known what became of a reading's answer, or of that of a later one.
+    pub finished: Box<dyn Fn(u64) -> Finished + Send + Sync>,
     /// Ends a run that this daemon drives; false if it drives no such run.
     pub stop: Box<dyn Fn(RunId, EndReason) -> bool + Send + Sync>,
     /// Whether a run's agent can be told something now.

@@ -13,14 +13,15 @@ use tokio::sync::watch;
 use tokio::time::Sleep;
 use tokio_util::sync::CancellationToken;
 
-use super::control::Control;
+use super::control::{Control, SourceReport};
 use super::dto::{
     BudgetList, DomainEvents, Health, Object, ObjectList, Prompt, Run, RunEvents, RunList,
-    Surroundings, Trace, Transcript, WaitStatus, Waited, Why,
+    SourceRead, SourceStatus, Surroundings, Trace, Transcript, WaitStatus, Waited, Why,
 };
 use super::problem::Failure;
 use super::view::{self, RunQuery};
 use crate::model::kind::Kind;
+use crate::reconcile::Outcome;
 use crate::store::RevisionState;
 
 /// The longest that one request waits. A client that has more time asks again.
@@ -200,6 +201,56 @@ pub(super) async fn prompt(
     Path(run): Path<String>,
 ) -> Answer<Prompt> {
     Ok(Json(view::prompt(control.store(), &run).await?))
+}
+
+/// A reading of the source, and how long to wait for it.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct Awaited {
+    #[serde(default)]
+    reading: u64,
+    #[serde(default)]
+    wait_secs: u64,
+}
+
+/// What becomes of the source's revision.
+pub(super) async fn source(
+    State(control): State<Control>,
+    awaited: Asked<Awaited>,
+) -> Answer<SourceRead> {
+    let Query(Awaited { reading, wait_secs }) = awaited?;
+    let wait = Duration::from_secs(wait_secs).min(WAIT_MAX);
+    tokio::select! {
+        () = (control.levers().finished)(reading) => {}
+        () = tokio::time::sleep(wait) => {}
+        () = control.shutdown().cancelled() => {}
+    }
+    let report = (control.levers().source)();
+    Ok(Json(came_to(report, reading)))
+}
+
+fn came_to(report: SourceReport, reading: u64) -> SourceRead {
+    let of = |status, revision, reason| SourceRead {
+        status,
+        revision,
+        reason,
+    };
+    if report.finished < reading.max(1) {
+        return of(SourceStatus::Pending, None, None);
+    }
+    match report.attempted {
+        _ if report.failing_since.is_some() => {
+            of(SourceStatus::Unreadable, None, Some(report.message))
+        }
+        None => of(SourceStatus::Pending, None, None),
+        Some((revision, Outcome::Accepted)) => of(SourceStatus::Accepted, Some(revision), None),
+        Some((revision, Outcome::Rejected { reason })) => {
+            of(SourceStatus::Rejected, Some(revision), Some(reason))
+        }
+        Some((revision, Outcome::Held { reason })) => {
+            of(SourceStatus::Held, Some(revision), Some(reason))
+        }
+    }
 }
 
 /// How long to wait.

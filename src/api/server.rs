@@ -95,6 +95,7 @@ fn router(control: Control, tracker: Tracker) -> Router {
         .route("/v1/spaces/{space}/handback", post(act::handback))
         .route("/v1/poke", post(act::poke))
         .route("/v1/reconcile", post(act::reconcile))
+        .route("/v1/source", get(look::source))
         .route("/v1/revisions/{revision}/approve", post(act::approve))
         .route("/v1/why", get(look::why))
         .route("/v1/budget", get(look::budget))

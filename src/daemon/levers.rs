@@ -22,11 +22,20 @@ pub(super) fn levers(
     resync: Duration,
 ) -> Levers {
     let (triggered, asked, turning) = (handle.clone(), handle.clone(), handle.clone());
-    let (source, clock) = (source.clone(), Arc::clone(clock));
+    let (begun, awaited, source) = (source.clone(), source.clone(), source.clone());
+    let clock = Arc::clone(clock);
     let (stopped, told, looked) = (runs.clone(), runs.clone(), runs.clone());
     Levers {
         trigger: Box::new(move |reason| triggered.trigger(reason)),
-        reconcile: Box::new(move || asked.reconcile_now()),
+        reconcile: Box::new(move || {
+            let next = begun.answer().begun + 1;
+            asked.reconcile_now();
+            next
+        }),
+        finished: Box::new(move |reading| {
+            let source = awaited.clone();
+            Box::pin(async move { source.finished(reading).await })
+        }),
         stop: Box::new(move |run, reason| stopped.stop(run, reason)),
         is_listening: Box::new(move |run| told.listening().contains(&run)),
         changes: Box::new(move |space| {
@@ -58,13 +67,19 @@ fn report(answer: &SourceAnswer, now: Duration) -> SourceReport {
         (None, Some((revision, Outcome::Accepted))) => {
             (true, format!("{} accepted", revision.short()))
         }
-        (None, Some((revision, Outcome::Rejected))) => (
+        (None, Some((revision, Outcome::Rejected { reason }))) => (
             false,
-            format!("{} rejected; the last good one serves on", revision.short()),
+            format!(
+                "{} rejected ({reason}); the last good one serves on",
+                revision.short()
+            ),
         ),
-        (None, Some((revision, Outcome::Held))) => (
+        (None, Some((revision, Outcome::Held { reason }))) => (
             false,
-            format!("{} held; the last good one serves on", revision.short()),
+            format!(
+                "{} held ({reason}); the last good one serves on",
+                revision.short()
+            ),
         ),
     };
     let message = match late {

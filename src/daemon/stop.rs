@@ -82,8 +82,8 @@ impl Daemon {
         while is_looked_at() && tokio::time::Instant::now() < deadline {
             let answer = self.source().answer();
             match answer.attempted {
-                Some((_, Outcome::Accepted | Outcome::Held)) => return None,
-                Some((revision, Outcome::Rejected)) => {
+                Some((_, Outcome::Accepted | Outcome::Held { .. })) => return None,
+                Some((revision, Outcome::Rejected { .. })) => {
                     let has_last_good = matches!(self.store.last_good().await, Ok(Some(_)));
                     let why = format!("the first revision {} has faults", revision.short());
                     return (!has_last_good).then_some(why);

@@ -311,7 +311,7 @@ impl Git {
     /// Runs it with this environment, the operator's, and with their configuration. For what
     /// reaches a remote, and nothing else.
     #[must_use]
-    pub(super) fn as_operator(mut self, environment: &BTreeMap<OsString, OsString>) -> Self {
+    pub(super) fn operator(mut self, environment: &BTreeMap<OsString, OsString>) -> Self {
         self.operator = Some(environment.clone());
         self
     }

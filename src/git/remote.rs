@@ -86,8 +86,8 @@ pub enum RemoteError {
     /// It could not be asked, or did not hand over what it has.
     #[error("fetch {reference} from {url}")]
     Fetch {
-        /// The remote.
-        url: RemoteUrl,
+        /// The remote's address, without a login.
+        url: String,
         /// The ref in full.
         reference: String,
         /// What git said.
@@ -97,8 +97,8 @@ pub enum RemoteError {
     /// It has no such ref (any more).
     #[error("fetch {reference} from {url}: there is no such ref")]
     NoReference {
-        /// The remote.
-        url: RemoteUrl,
+        /// The remote's address, without a login.
+        url: String,
         /// The ref in full.
         reference: String,
     },
@@ -170,7 +170,7 @@ impl Remote {
         };
         let Some(id) = find(&peeled).or_else(|| find(&reference)) else {
             return Err(RemoteError::NoReference {
-                url: self.url.clone(),
+                url: self.url.to_string(),
                 reference,
             });
         };
@@ -244,7 +244,7 @@ impl Remote {
 
     /// A run of git that reaches the remote.
     fn reaching(&self, directory: &Path, subcommand: &str) -> Git {
-        let mut git = Git::new(directory, subcommand).as_operator(&self.environment);
+        let mut git = Git::new(directory, subcommand).operator(&self.environment);
         for setting in SETTINGS {
             git = git.setting(setting);
         }
@@ -264,7 +264,7 @@ impl Remote {
 
     fn failed(&self, source: GitError) -> RemoteError {
         RemoteError::Fetch {
-            url: self.url.clone(),
+            url: self.url.to_string(),
             reference: self.full_reference(),
             source,
         }

@@ -1,10 +1,11 @@
 //! The way of a commit to the catalog: snapshot, decode, judge, then accept, hold or reject. Whole
 //! or not at all; whatever happens here, the last good revision serves on.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use tokio::sync::watch;
 
 use super::{ReconcileError, Reconciler};
 use crate::diagnostic::{Diagnostic, Severity, render};
@@ -21,7 +22,7 @@ use crate::task::{Handle, TaskError, blocking};
 
 /// What the source last answered. Clones share it.
 #[derive(Clone, Debug)]
-pub struct SourceStatus(Arc<Mutex<SourceAnswer>>);
+pub struct SourceStatus(Arc<watch::Sender<SourceAnswer>>);
 
 /// One answer of the source.
 #[derive(Clone, Debug, Default)]
@@ -87,31 +88,44 @@ pub(super) async fn answer(reading: &mut Option<Reading>) -> Read {
 }
 
 /// What became of a revision.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// It is the desired state.
     Accepted,
     /// It has faults.
-    Rejected,
+    Rejected {
+        /// The first of them, with its place.
+        reason: String,
+    },
     /// It waits for a person.
-    Held,
+    Held {
+        /// Why.
+        reason: String,
+    },
 }
 
 impl SourceStatus {
     pub(super) fn new() -> Self {
-        Self(Arc::new(Mutex::new(SourceAnswer::default())))
+        Self(Arc::new(watch::Sender::default()))
     }
 
     /// The last answer.
     pub fn answer(&self) -> SourceAnswer {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.0.borrow().clone()
+    }
+
+    /// Waits until it is known what became of a reading's answer, or of that of a later one.
+    pub async fn finished(&self, reading: u64) {
+        let mut answers = self.0.subscribe();
+        let finished = answers.wait_for(|answer| answer.finished >= reading).await;
+        // While this is here, so is who sends.
+        debug_assert!(finished.is_ok());
     }
 
     fn set<T>(&self, change: impl FnOnce(&mut SourceAnswer) -> T) -> T {
-        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        let mut changed = None;
+        self.0.send_modify(|answer| changed = Some(change(answer)));
+        changed.expect("it is called once")
     }
 }
 
@@ -228,7 +242,7 @@ impl Reconciler {
             let (findings, first) = (loaded.diagnostics.len(), place(first));
             tracing::warn!(%revision, findings, first, "revision rejected");
             noted(&self.store.reject(revision, report, now).await?);
-            return Ok(Outcome::Rejected);
+            return Ok(Outcome::Rejected { reason: first });
         }
         let first_revision = match self.judge(&revision, &loaded.catalog, now).await? {
             Verdict::Accept {
@@ -281,8 +295,9 @@ impl Reconciler {
         now: Timestamp,
     ) -> Result<Outcome, ReconcileError> {
         tracing::warn!(%revision, message, "revision held");
+        let reason = message.clone();
         noted(&self.store.hold_revision(revision, message, now).await?);
-        Ok(Outcome::Held)
+        Ok(Outcome::Held { reason })
     }
 
     /// Makes the revision the desired state.

@@ -125,7 +125,11 @@ impl Served {
         let (trigger, reconcile, stop) = (lever("trigger"), lever("reconcile"), lever("stop"));
         let levers = Levers {
             trigger: Box::new(move |why| trigger(why.to_owned())),
-            reconcile: Box::new(move || reconcile(String::new())),
+            reconcile: Box::new(move || {
+                reconcile(String::new());
+                1
+            }),
+            finished: Box::new(|_| Box::pin(std::future::ready(()))),
             stop: Box::new(move |run, reason| {
                 stop(format!("{run} {reason}"));
                 true

@@ -515,6 +515,45 @@ pub struct DomainEvents {
     pub next: i64,
 }
 
+/// The source is going to be read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Reconciling {
+    /// The number of that reading, to wait for it.
+    pub reading: u64,
+}
+
+/// What became of the source's revision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::Display)]
+#[serde(rename_all = "camelCase")]
+#[strum(serialize_all = "camelCase")]
+pub enum SourceStatus {
+    /// It is not read yet.
+    Pending,
+    /// It is the desired state.
+    Accepted,
+    /// It has faults; the last good revision serves on.
+    Rejected,
+    /// It waits for a person; the last good revision serves on.
+    Held,
+    /// There is none, since the source can't be read; the last good revision serves on.
+    Unreadable,
+}
+
+/// What a reading of the source came to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SourceRead {
+    /// What became of its revision.
+    pub status: SourceStatus,
+    /// The revision; absent where none was read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revision: Option<Revision>,
+    /// Why it is not accepted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
 /// In what the daemon looks for runs' programs and credentials.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

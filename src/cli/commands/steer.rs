@@ -1,12 +1,13 @@
 //! `stop`, `steer`, `pause`, `resume`, `reconcile`, `approve`: one request each.
 
 use super::dispatch::text;
+use super::wait::patiently;
 use crate::api::dto::{
-    Empty, HandedBack, PauseRequest, Paused, Resumed, SteerAccepted, SteerOutcome, SteerRequest,
-    TakenOver, TakeoverRequest,
+    Empty, HandedBack, PauseRequest, Paused, Reconciling, Resumed, SourceRead, SourceStatus,
+    SteerAccepted, SteerOutcome, SteerRequest, TakenOver, TakeoverRequest,
 };
 use crate::cli::client::Client;
-use crate::cli::error::{CliResult, Exit};
+use crate::cli::error::{CliError, CliResult, Exit, Kind};
 use crate::cli::form::Form;
 use crate::cli::host::Host;
 use crate::cli::reader::escape;
@@ -60,9 +61,21 @@ pub(crate) struct ResumeArgs {
 
 /// Look at the source and at everything else now
 ///
-/// What failed is tried again at once, also what waited for a change of its manifest.
+/// What failed is tried again at once, also what waited for a change of its manifest. With --wait it
+/// exits with 0 when the source's revision is accepted, with 1 when it is rejected or held, with 2
+/// when the source can't be read, with 124 when the time ran out.
 #[derive(clap::Args, Debug)]
-pub(crate) struct ReconcileArgs {}
+pub(crate) struct ReconcileArgs {
+    /// Wait until the source as it is now was read, and print what became of its revision
+    #[arg(long)]
+    wait: bool,
+    /// Wait at most this long
+    #[arg(long, value_name = "DURATION", requires = "wait")]
+    timeout: Option<Span>,
+    /// Choose the form of the result
+    #[arg(long, short, value_enum, default_value_t = Form::Text)]
+    output: Form,
+}
 
 /// Work in a space yourself: its runs end, and none starts until you hand it back
 #[derive(clap::Args, Debug)]
@@ -185,11 +198,41 @@ pub(crate) fn handback(args: &HandbackArgs, host: &Host, ui: &mut Ui) -> CliResu
     Ok(Exit::Fine)
 }
 
-/// Asks for a pass.
-pub(crate) fn reconcile(_: &ReconcileArgs, host: &Host, ui: &mut Ui) -> CliResult {
-    let Empty {} = client(host)?.post("/v1/reconcile", &Empty {})?;
+/// Asks for a pass, and waits for the source's revision if that is wanted.
+pub(crate) fn reconcile(args: &ReconcileArgs, host: &Host, ui: &mut Ui) -> CliResult {
+    let client = client(host)?;
+    let Reconciling { reading } = client.post("/v1/reconcile", &Empty {})?;
     ui.say("the daemon is looking");
-    Ok(Exit::Fine)
+    if !args.wait {
+        return Ok(Exit::Fine);
+    }
+    let read = patiently(args.timeout, |patience| {
+        let path = format!("/v1/source?reading={reading}&waitSecs={}", patience.seconds);
+        let read: SourceRead = client.get_waiting(&path, patience.ask)?;
+        let is_known = read.status != SourceStatus::Pending;
+        Ok((read, is_known))
+    })?;
+    if args.output == Form::Json {
+        ui.json(&read)?;
+    } else if let Some(revision) = &read.revision {
+        ui.line(format_args!("{revision} {}", read.status))?;
+    }
+    let reason = read.reason.unwrap_or_default();
+    match read.status {
+        SourceStatus::Accepted => Ok(Exit::Fine),
+        SourceStatus::Rejected | SourceStatus::Held => {
+            ui.say(reason);
+            Ok(Exit::No)
+        }
+        SourceStatus::Unreadable => {
+            let message = format!("the source is {reason}");
+            Err(CliError::new(Kind::Usage, message))
+        }
+        SourceStatus::Pending => {
+            ui.say("the source was not read in time");
+            Ok(Exit::TimedOut)
+        }
+    }
 }
 
 /// Approves a revision.

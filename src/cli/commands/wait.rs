@@ -43,18 +43,42 @@ pub(crate) fn run(args: &Args, host: &Host, ui: &mut Ui) -> CliResult {
 /// # Errors
 /// When no daemon answers, or there is no such run.
 pub(crate) fn until_over(client: &Client, run: &str, timeout: Option<Span>) -> CliResult<Waited> {
+    patiently(timeout, |patience| {
+        let path = format!(
+            "/v1/runs/{}/wait?waitSecs={}",
+            escape(run),
+            patience.seconds
+        );
+        let waited: Waited = client.get_waiting(&path, patience.ask)?;
+        let is_over = waited.status != WaitStatus::Timeout;
+        Ok((waited, is_over))
+    })
+}
+
+/// How long one question may wait for its answer.
+pub(crate) struct Patience {
+    /// So long.
+    pub(crate) ask: Duration,
+    /// In whole seconds, as the daemon waits: a rest of less is waited for as one.
+    pub(crate) seconds: u64,
+}
+
+/// Asks until the answer is a final one or the time is up; the last answer.
+pub(crate) fn patiently<T>(
+    timeout: Option<Span>,
+    mut ask: impl FnMut(Patience) -> CliResult<(T, bool)>,
+) -> CliResult<T> {
     let begun = SystemClock.monotonic();
     loop {
         let passed = SystemClock.monotonic().saturating_sub(begun);
         let left = timeout.map(|timeout| timeout.duration().saturating_sub(passed));
-        let ask = left.map_or(ASK, |left| left.min(ASK));
-        // The daemon waits whole seconds: a rest of less is waited for as one.
-        let seconds = ask.as_secs() + u64::from(ask.subsec_nanos() > 0);
-        let path = format!("/v1/runs/{}/wait?waitSecs={seconds}", escape(run));
-        let waited: Waited = client.get_waiting(&path, ask)?;
-        let is_time_up = left.is_some_and(|left| left <= ASK);
-        if waited.status != WaitStatus::Timeout || is_time_up {
-            return Ok(waited);
+        let wait = left.map_or(ASK, |left| left.min(ASK));
+        let (answer, is_final) = ask(Patience {
+            ask: wait,
+            seconds: wait.as_secs() + u64::from(wait.subsec_nanos() > 0),
+        })?;
+        if is_final || left.is_some_and(|left| left <= ASK) {
+            return Ok(answer);
         }
     }
 }

@@ -15,6 +15,7 @@ mod revision;
 mod rig;
 mod shutdown;
 mod silence;
+mod source;
 mod space;
 mod takeover;
 mod talk;

@@ -77,6 +77,10 @@ pub(super) struct Fleet {
     pub(super) backend: &'static str,
     /// How the next daemon reads the config repository: `--source-repo`, or `--source`.
     pub(super) source: &'static str,
+    /// The URL that the next daemon reads from instead.
+    pub(super) remote: Option<String>,
+    /// What else the next daemon is told.
+    pub(super) arguments: Vec<&'static str>,
     /// What else the next daemon's environment holds.
     pub(super) variables: Vec<(&'static str, String)>,
     daemon: Option<Child>,
@@ -94,6 +98,8 @@ impl Fleet {
             disk,
             backend,
             source: "--source-repo",
+            remote: None,
+            arguments: Vec::new(),
             variables: Vec::new(),
             daemon: None,
         };
@@ -219,9 +225,14 @@ impl Fleet {
 
     fn daemon_command(&self) -> Command {
         let mut command = self.homeostat();
+        command.arg("daemon");
+        match &self.remote {
+            // Arguments are everybody's to read.
+            Some(url) => command.env("HOMEOSTAT_CONFIG_SOURCE_REPO", url),
+            None => command.arg(self.source).arg(self.path("config")),
+        };
         command
-            .args(["daemon", self.source])
-            .arg(self.path("config"))
+            .args(&self.arguments)
             .args(["--worktree-backend", self.backend])
             .args(["--debounce-ms", "20", "--scan-secs", "1"])
             .env(SECRET.0, SECRET.1)

@@ -28,7 +28,7 @@ impl GitServer {
                 let root = root.clone();
                 // Whoever asked may be gone already.
                 std::thread::spawn(move || {
-                    serve(&stream.unwrap(), &root, login).unwrap_or_default()
+                    serve(&stream.unwrap(), &root, login).unwrap_or_default();
                 });
             }
         });
