@@ -107,7 +107,8 @@ struct Open {
 }
 
 impl Store {
-    /// Closes a live run, in one transaction: its row becomes final, its wake finished, its cost
+    /// Closes a live run, in one transaction: its row becomes final, its wake finished, and those that
+    /// it was told of too, unless trying again could help: then they wait again; its cost
     /// goes to the ledger (once, priced or not), its reply is saved under the run's id, its leases
     /// end, and `MessageReceived`, then `AgentRunCompleted`, are published. It is not settled yet.
     ///
@@ -129,15 +130,7 @@ impl Store {
                     cost => cost,
                 };
                 finish_row(conn, &close, cost)?;
-                conn.prepare_cached(
-                    "UPDATE wakes SET state = ?3, ended_at = ?4 WHERE id = ?1 OR told_to = ?2",
-                )?
-                .execute(params![
-                    Text(open.wake),
-                    Text(close.run),
-                    Text(WakeState::Finished),
-                    At(close.ended_at)
-                ])?;
+                finish_wakes(conn, &close, open.wake)?;
                 enter_in_ledger(conn, &close, &open, cost)?;
                 finish_trees(conn, &close)?;
                 if let Some(transcript) = &close.transcript_json {
@@ -216,6 +209,26 @@ fn finish_row(conn: &Connection, close: &RunClose, cost: Option<i64>) -> rusqlit
         At(close.ended_at),
         close.price_table,
         close.is_retryable
+    ])?;
+    Ok(())
+}
+
+fn finish_wakes(conn: &Connection, close: &RunClose, wake: WakeId) -> rusqlite::Result<()> {
+    if close.is_retryable {
+        // What it was told may be lost with it; the next attempt is told again.
+        conn.prepare_cached(
+            "UPDATE wakes SET state = 'pending', told_to = NULL WHERE told_to = ?1",
+        )?
+        .execute([Text(close.run)])?;
+    }
+    conn.prepare_cached(
+        "UPDATE wakes SET state = ?3, ended_at = ?4 WHERE id = ?1 OR told_to = ?2",
+    )?
+    .execute(params![
+        Text(wake),
+        Text(close.run),
+        Text(WakeState::Finished),
+        At(close.ended_at)
     ])?;
     Ok(())
 }

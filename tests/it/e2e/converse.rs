@@ -249,6 +249,11 @@ async fn a_run_that_died_with_the_daemon_goes_on_in_its_session() {
         fleet.start();
         let run = fleet.dispatch(&format!("Remember Ishmael.\n{}", waits(&fleet, "go")));
         works(&fleet, &run);
+        let told = fleet.run(&["steer", &run, "And remember Ahab."]).line();
+        fleet.until("the agent is told", |fleet| {
+            let why = fleet.run(&["why", &told]).stdout;
+            why.contains(&run[..8]).then_some(())
+        });
         fleet.signal(Signal::KILL);
         assert!(!fleet.ended().success());
         fleet.open("go");
@@ -261,12 +266,16 @@ async fn a_run_that_died_with_the_daemon_goes_on_in_its_session() {
                 .find(|next| next["retryOf"] == run.as_str() && !next["endedAt"].is_null())
         });
         assert_eq!(verdict(&next)[0], "completed", "{next}");
-        let told: Value = serde_json::from_str(&last_request(&server)).unwrap();
-        let messages = told["messages"].as_array().unwrap();
+        let requested: Value = serde_json::from_str(&last_request(&server)).unwrap();
+        let messages = requested["messages"].as_array().unwrap();
         assert!(
             messages[0].to_string().contains("Remember Ishmael."),
-            "{told}"
+            "{requested}"
         );
-        assert_eq!(fleet.runs().len(), 2);
+        // Who said something to the run that died has an answer, of the next attempt or after it.
+        fleet.run(&["wait", &told]).expect(0);
+        let runs = fleet.runs();
+        let attempts = runs.iter().filter(|it| it["retryOf"] == run.as_str());
+        assert_eq!(attempts.count(), 1, "{runs:?}");
     }
 }

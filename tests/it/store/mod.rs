@@ -11,5 +11,6 @@ mod reservations;
 mod revisions;
 mod runs;
 mod status;
+mod told;
 mod tools;
 mod world;
