@@ -40,6 +40,9 @@ async fn live() -> (World, RunId, [Wake; 2]) {
     (world, order.run, waiting)
 }
 
+/// How a run is closed.
+type End = fn(RunId) -> RunClose;
+
 async fn state(world: &World, wake: &Wake) -> (WakeState, Option<RunId>) {
     let record = world.store.wake(wake.id).await.unwrap().unwrap();
     (record.state, record.run)
@@ -83,7 +86,6 @@ async fn what_a_run_was_told_is_over_with_it_unless_it_may_be_tried_again() {
         end_reason: EndReason::StoppedByHuman,
         ..close(run, 40)
     };
-    type End = fn(RunId) -> RunClose;
     let ends: [(End, bool, bool); 3] = [
         (|run| close(run, 40), false, true),
         (stopped, false, false),
