@@ -6,7 +6,7 @@
 mod code;
 pub mod render;
 
-pub use code::{Code, Page};
+pub use code::{BESIDE, Code, Page};
 
 use serde::Serialize;
 use strum::Display;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use homeostat::diagnostic::render::{self, Colour};
-use homeostat::diagnostic::{Code, Severity};
+use homeostat::diagnostic::{BESIDE, Code, Severity};
 use homeostat::manifest::{self, Loaded, ManifestFile, is_manifest_path};
 use strum::IntoEnumIterator;
 
@@ -119,6 +119,47 @@ fn every_code_has_a_case() {
         };
         let title = format!("{level}[{} {}]", code.id(), code.slug());
         assert!(texts.contains(&title), "no case shows {title}");
+    }
+}
+
+/// The bytes that an example of an explanation stands for.
+fn written_out(code: Code, text: &str) -> Vec<u8> {
+    let long = match code {
+        Code::FileTooLarge => "#".repeat(1 << 20),
+        Code::TooDeep => format!("{}{}", "[".repeat(61), "]".repeat(61)),
+        Code::TooManyNodes => "1, ".repeat(50_000),
+        Code::TooManyDocuments => "\n---".repeat(1_001),
+        _ => "…".to_owned(),
+    };
+    let text = text.replace('…', &long).replace("<NUL>", "\0");
+    let mut bytes = Vec::new();
+    for (index, part) in text.split("\\xe9").enumerate() {
+        if index > 0 {
+            bytes.push(0xe9);
+        }
+        bytes.extend_from_slice(part.as_bytes());
+    }
+    bytes
+}
+
+#[test]
+fn every_explanation_shows_its_fault_alone_and_how_to_mend_it() {
+    let codes_of = |code: Code, text: &str| {
+        let file = |path: &str, bytes: Vec<u8>| ManifestFile {
+            path: path.to_owned(),
+            bytes,
+        };
+        let beside = file("beside.yaml", BESIDE.as_bytes().to_vec());
+        let loaded = manifest::load(&[beside, file("example.yaml", written_out(code, text))]);
+        let codes = loaded.diagnostics.iter().map(|it| it.code);
+        codes.collect::<std::collections::BTreeSet<Code>>()
+    };
+    for code in Code::iter() {
+        let page = code.page();
+        let wrong: Vec<Code> = codes_of(code, page.wrong).into_iter().collect();
+        assert_eq!(wrong, [code], "{}: wrong", code.id());
+        let right: Vec<Code> = codes_of(code, page.right).into_iter().collect();
+        assert_eq!(right, [], "{}: right", code.id());
     }
 }
 
