@@ -3,9 +3,9 @@
 use clap::{Args, Parser, Subcommand};
 
 use super::commands::{
-    budget, completions, credentials, daemon, demo, describe, dispatch, doctor, estop, events, get,
-    init, login, logs, plan, prompt, runs, schema, send, steer, trace, transcript, validate,
-    version, volume, wait, why,
+    budget, completions, credentials, daemon, demo, describe, dispatch, doctor, estop, events,
+    explain, get, init, login, logs, plan, prompt, runs, schema, send, steer, trace, transcript,
+    validate, version, volume, wait, why,
 };
 
 /// GitOps for coding agents: keep a fleet of agents where a git repository says.
@@ -66,6 +66,7 @@ pub(crate) enum Command {
     Validate(validate::Args),
     Plan(plan::Args),
     Schema(schema::Args),
+    Explain(explain::Args),
     Get(get::Args),
     Describe(describe::Args),
     Why(why::Args),

@@ -10,7 +10,7 @@ use crate::manifest::{ManifestFile, is_manifest_path};
 use crate::yaml::limits::{DEPTH_MAX, FILE_BYTES_MAX};
 
 /// Means standard input.
-const STDIN: &str = "-";
+pub(super) const STDIN: &str = "-";
 
 /// The name that findings in standard input have.
 const STDIN_NAME: &str = "<stdin>";
@@ -31,14 +31,7 @@ pub(crate) fn read(paths: &[String]) -> CliResult<Vec<ManifestFile>> {
         }
         let kind = fs::metadata(path).or_fail(Kind::Usage, format!("failed to read {path}"))?;
         if kind.is_dir() {
-            let shown = path.trim_end_matches('/');
-            walk(
-                Path::new(path),
-                if shown == "." { "" } else { shown },
-                "",
-                0,
-                &mut files,
-            )?;
+            walk(Path::new(path), shown_directory(path), "", 0, &mut files)?;
         } else {
             files.insert(path.clone(), read_file(Path::new(path))?);
         }
@@ -83,7 +76,16 @@ fn walk(
     Ok(())
 }
 
-fn joined(parent: &str, name: &str) -> String {
+/// How findings begin the paths of what is in a directory that was named.
+pub(super) fn shown_directory(path: &str) -> &str {
+    match path.trim_end_matches('/') {
+        "." => "",
+        shown => shown,
+    }
+}
+
+/// `name` in the directory `parent`, which may be empty.
+pub(super) fn joined(parent: &str, name: &str) -> String {
     if parent.is_empty() {
         return name.to_owned();
     }

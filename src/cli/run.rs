@@ -7,9 +7,9 @@ use clap::Parser;
 
 use super::args::{Cli, Command};
 use super::commands::{
-    budget, completions, credentials, daemon, demo, describe, dispatch, doctor, estop, events, get,
-    init, login, logs, plan, prompt, runs, schema, send, steer, trace, transcript, validate,
-    version, volume, wait, why,
+    budget, completions, credentials, daemon, demo, describe, dispatch, doctor, estop, events,
+    explain, get, init, login, logs, plan, prompt, runs, schema, send, steer, trace, transcript,
+    validate, version, volume, wait, why,
 };
 use super::error::{CliError, CliResult, Exit, Kind, OrFail};
 use super::host::Host;
@@ -39,9 +39,10 @@ fn perform(cli: Cli, environment: Environment, ui: &mut Ui) -> CliResult {
         Command::Demo(args) => demo::run(args, &host, ui),
         Command::Daemon(args) => daemon::run(args, &host, ui),
         Command::Init(args) => init::run(args, &host, ui),
-        Command::Validate(args) => validate::run(args, ui),
+        Command::Validate(args) => validate::run(args, &host, ui),
         Command::Plan(args) => plan::run(args, &host, ui),
         Command::Schema(args) => schema::run(args, ui),
+        Command::Explain(args) => explain::run(args, ui),
         Command::Get(args) => get::run(args, &host, ui),
         Command::Describe(args) => describe::run(args, &host, ui),
         Command::Trace(args) => trace::run(args, &host, ui),

@@ -66,7 +66,7 @@ macro_rules! codes {
         right $right:expr;
     })*) => {
         /// What kind of fault a finding is. H01 reading and YAML, H02 the envelope, H03 the shape
-        /// of one object, H04 objects among each other.
+        /// of one object, H04 objects among each other, H05 comments to `validate`.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, EnumIter)]
         pub enum Code {
             $(#[doc = $doc] $variant,)*
@@ -112,6 +112,13 @@ macro_rules! codes {
 }
 
 impl Code {
+    /// Whether a comment may let a finding pass: a warning that is not itself about such a
+    /// comment. What an error leaves of a revision cannot be used, so none can be let pass.
+    pub const fn is_allowable(self) -> bool {
+        matches!(self.severity(), Severity::Warning)
+            && !matches!(self, Self::BadAllow | Self::UnusedAllow)
+    }
+
     /// The code that `text` names by its identifier or its name, in any case.
     pub fn named(text: &str) -> Option<Self> {
         use strum::IntoEnumIterator;
@@ -338,8 +345,19 @@ codes! {
     }
     ModeUnmet "H0412" "mode-unmet" Error "An agent that can't hand in what its space's mode asks for." {
         "A mode may owe something (plan: a plan), which agents hand in by a tool. An adapter that can't be given tools can't, and its runs would pass for done without it."
-        wrong "kind: Space     # mode: plan, agents: [writer]\nkind: Adapter   # of writer; type: command"
-        right "kind: Space     # mode: plan, agents: [writer]\nkind: Adapter   # of writer; type: claudeCode"
+        wrong concat!(agent!("title: Ada" "adapter: echo"), "---\n", object!("Space", "name: night, workspace: core" => "agents: [ada]" "mode: plan"));
+        right concat!(object!("Adapter", "name: claude" => "type: claudeCode"), "---\n", agent!("title: Ada" "adapter: claude"), "---\n", object!("Space", "name: night, workspace: core" => "agents: [ada]" "mode: plan"));
+    }
+
+    BadAllow "H0501" "bad-allow" Warning "A comment to `validate` that has no effect." {
+        "A comment that begins with `homeostat:` lets a finding pass: `allow(CODE) reason`, with the code of a warning and a reason. Errors cannot be let pass: what they leave of a revision cannot be used."
+        wrong agent!("title: Ada" "adapter: echo # homeostat: allow(H0404) it is made later");
+        right agent!("title: Ada" "adapter: echo");
+    }
+    UnusedAllow "H0502" "unused-allow" Warning "A comment that lets nothing pass." {
+        "Nothing of that code is on the comment's own line, nor, for a comment on a line of its own, on the line below. Left there, it would hide a fault that comes later."
+        wrong agent!("# homeostat: allow(H0114) this was a bare yes" "title: Ada" "adapter: echo");
+        right agent!("title: Ada" "adapter: echo");
     }
 }
 

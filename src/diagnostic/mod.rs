@@ -166,6 +166,15 @@ impl Diagnostic {
     }
 }
 
+/// A finding that a comment lets pass.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Allowed {
+    /// What was found.
+    pub diagnostic: Diagnostic,
+    /// Why it may pass, as the comment says.
+    pub reason: String,
+}
+
 /// Puts findings into report order and drops those that say the same at the same place twice
 /// (an aliased YAML node is checked once for each use).
 pub fn sort(diagnostics: &mut Vec<Diagnostic>) {

@@ -391,6 +391,16 @@ mod tests {
         for same in ["HEAD", "refs/heads/main", id.as_str()] {
             assert_eq!(objects.resolve(same).unwrap().as_ref(), Some(&id), "{same}");
         }
+        for same in ["main", "HEAD", "HEAD^0", &id.as_str()[..12]] {
+            assert_eq!(
+                objects.revision(same).unwrap().as_ref(),
+                Some(&id),
+                "{same}"
+            );
+        }
+        for absent in ["HEAD~1", "v1.2"] {
+            assert_eq!(objects.revision(absent).unwrap(), None, "{absent}");
+        }
         let facts = objects.commit(&id).unwrap();
         assert_eq!(
             (facts.author_name.as_str(), facts.author_email.as_str()),

@@ -52,9 +52,11 @@ macro_rules! with_spec {
     };
 }
 
+mod allow;
 mod check;
 mod decode;
 mod envelope;
+pub mod field;
 mod refine;
 pub mod schema;
 mod shape;
@@ -73,8 +75,8 @@ use self::check::Place;
 use self::envelope::Envelope;
 use self::shape::Shape;
 use self::walk::Fault;
-use crate::diagnostic::render::Checked;
-use crate::diagnostic::{self, Diagnostic, ObjectName, Severity};
+use crate::diagnostic::render::{Checked, Report};
+use crate::diagnostic::{self, Allowed, Diagnostic, ObjectName, Severity};
 use crate::model::desired::{Catalog, Document};
 use crate::model::kind::{Kind, ObjectRef, Origin};
 use crate::yaml;
@@ -98,6 +100,8 @@ pub struct Loaded {
     /// What is wrong, in report order. With an error among them the revision is not accepted, and
     /// documents and catalog hold only the objects that were valid by themselves.
     pub diagnostics: Vec<Diagnostic>,
+    /// Warnings that a comment lets pass, in report order.
+    pub allowed: Vec<Allowed>,
     /// How much was looked at.
     pub checked: Checked,
 }
@@ -107,6 +111,15 @@ impl Loaded {
     pub fn is_valid(&self) -> bool {
         let error = |it: &Diagnostic| it.severity() == Severity::Error;
         !self.diagnostics.iter().any(error)
+    }
+
+    /// What renderers are given.
+    pub fn report(&self) -> Report<'_> {
+        Report {
+            diagnostics: &self.diagnostics,
+            allowed: &self.allowed,
+            checked: self.checked,
+        }
     }
 }
 
@@ -125,6 +138,8 @@ pub fn load(files: &[ManifestFile]) -> Loaded {
         .documents
         .sort_by(|a, b| a.reference.cmp(&b.reference));
     loaded.checked.files = sorted.len();
+    diagnostic::sort(&mut loaded.diagnostics);
+    loaded.allowed = allow::apply(&sorted, &mut loaded.diagnostics);
     diagnostic::sort(&mut loaded.diagnostics);
     loaded
 }

@@ -233,7 +233,7 @@ impl Reconciler {
                 .map(|(path, bytes)| ManifestFile { path, bytes })
                 .collect();
             let loaded = manifest::load(&files);
-            let report = render::json(&loaded.diagnostics, loaded.checked);
+            let report = render::json(&loaded.report());
             (loaded, report)
         };
         let (loaded, report) = blocking("decode revision", load).await?;

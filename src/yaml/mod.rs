@@ -13,7 +13,7 @@ mod tests;
 mod tree;
 
 pub use emit::emit;
-pub use parse::parse;
+pub use parse::{Comment, comments, parse};
 pub use scalar::is_ambiguous;
 pub use tree::{Document, Entry, Node, NodeRef, Parsed, Value};
 

@@ -194,13 +194,76 @@ impl<'a> Reader<'_, 'a> {
     }
 
     fn position(&self, marker: Marker) -> Position {
-        let position = Position {
-            offset: small(marker.byte_offset().unwrap_or(0)),
-            line: small(marker.line()),
-            column: small(marker.col()) + 1,
-        };
-        shifted(position, self.base)
+        position_of(marker, self.base)
     }
+}
+
+fn position_of(marker: Marker, base: u32) -> Position {
+    let position = Position {
+        offset: small(marker.byte_offset().unwrap_or(0)),
+        line: small(marker.line()),
+        column: small(marker.col()) + 1,
+    };
+    shifted(position, base)
+}
+
+/// A comment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Comment<'a> {
+    /// What stands behind its `#`.
+    pub text: Cow<'a, str>,
+    /// Its place, with the `#`.
+    pub range: Range,
+    /// Whether nothing but space stands before it on its line.
+    pub is_alone: bool,
+}
+
+/// The comments of a file, in order. Those of a document that broke off, behind the fault, and
+/// those of a file that is no text are left out.
+pub fn comments(bytes: &[u8]) -> Vec<Comment<'_>> {
+    let Ok((text, base)) = text_of("", bytes) else {
+        return Vec::new();
+    };
+    let options = granit_parser::options! {
+        emit_comments: true,
+        max_buffered_comment_events: FILE_BYTES_MAX,
+        emit_unresolved_aliases: true,
+        flow_nesting_limit: DEPTH_MAX,
+        block_nesting_limit: DEPTH_MAX,
+    };
+    let mut parser = Parser::new_from_str_with_options(text, options);
+    let mut comments = Vec::new();
+    let mut broken = 0;
+    loop {
+        match parser.next_event() {
+            None | Some(Ok((Event::StreamEnd, _))) => return comments,
+            Some(Ok((Event::Comment(text, _), span))) => {
+                let range = Range {
+                    start: position_of(span.start, base),
+                    end: position_of(span.end, base),
+                };
+                comments.push(Comment {
+                    text,
+                    range,
+                    is_alone: is_alone(bytes, range),
+                });
+            }
+            Some(Ok(_)) => {}
+            Some(Err(_)) => {
+                broken += 1;
+                let goes_on = parser.proceed_next_document().unwrap_or(false);
+                if !goes_on || broken == DOCUMENTS_MAX {
+                    return comments;
+                }
+            }
+        }
+    }
+}
+
+fn is_alone(bytes: &[u8], range: Range) -> bool {
+    let before = bytes.get(..range.start.offset as usize).unwrap_or_default();
+    let line = before.rsplit(|byte| matches!(byte, b'\n' | b'\r')).next();
+    line.is_none_or(|line| line.iter().all(|byte| matches!(byte, b' ' | b'\t')))
 }
 
 fn feed<'a>(builder: &mut Builder<'_, 'a>, event: Event<'a>, range: Range) -> Outcome {

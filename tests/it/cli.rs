@@ -48,6 +48,7 @@ Commands:
   validate     Check manifests, and report every fault with its place
   plan         Show what a revision would do: what it creates, changes and removes, and the first pass after it
   schema       Print the JSON Schemas of the kinds
+  explain      Explain a code of `validate`, a kind, or a field of a kind
   get          Show objects and their status
   describe     Show one object with its status, its holds and its latest runs
   why          Say why something waits, runs, was refused or ended
@@ -108,9 +109,9 @@ For more information, try '--help'.
     wrong.stdout_eq("").stderr_eq(str![[r#"
 error: unexpected argument '--loud' found
 
-  tip: to pass '--loud' as a value, use '-- --loud'
+  tip: a similar argument exists: '--out'
 
-Usage: homeostat validate [OPTIONS] [PATH]...
+Usage: homeostat validate --out <FORMAT=FILE> [PATH]...
 
 For more information, try '--help'.
 
@@ -227,7 +228,8 @@ fn validate_reports_to_programs_as_json() {
       "labels": [],
       "help": "did you mean `Agent`?"
     }
-  ]
+  ],
+  "allowed": []
 }
 
 "#]])

@@ -18,6 +18,7 @@ mod gateway;
 mod plan;
 mod process;
 mod remote;
+mod report;
 mod schemas;
 mod sim;
 mod source;

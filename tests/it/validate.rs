@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use homeostat::diagnostic::render::{self, Colour};
+use homeostat::diagnostic::render::{self, Colour, Report};
 use homeostat::diagnostic::{BESIDE, Code, Severity};
 use homeostat::manifest::{self, Loaded, ManifestFile, is_manifest_path};
 use strum::IntoEnumIterator;
@@ -20,6 +20,22 @@ const GENERATED: [Generated; 4] = [
     ("yaml-too-many-nodes", || {
         format!("x: [{}]\n---\nkind: Agnet\n", "1, ".repeat(50_000))
     }),
+];
+
+/// What a case may keep beside the text, and how it is made.
+type Rendered = (&'static str, fn(&Report<'_>) -> String);
+
+const FORMATS: [Rendered; 5] = [
+    ("expected.json", render::json),
+    ("expected.sarif", |report| {
+        let version = format!("\"{}\"", env!("CARGO_PKG_VERSION"));
+        render::sarif(report).replace(&version, "\"VERSION\"")
+    }),
+    ("expected.github", render::github),
+    ("expected.summary.md", |report| {
+        render::github_rest(report).unwrap_or_default()
+    }),
+    ("expected.junit.xml", render::junit),
 ];
 
 fn cases() -> Vec<PathBuf> {
@@ -85,11 +101,13 @@ fn every_case_says_what_is_expected() {
         let expected = case.join("expected.txt");
         let data = snapbox::Data::read_from(&expected, Some(snapbox::data::DataFormat::Text));
         assert.eq(text_of(&loaded, &files), data.raw());
-        let expected = case.join("expected.json");
-        if expected.exists() {
-            let json = render::json(&loaded.diagnostics, loaded.checked);
-            let data = snapbox::Data::read_from(&expected, Some(snapbox::data::DataFormat::Text));
-            assert.eq(json, data.raw());
+        for (name, render) in FORMATS {
+            let expected = case.join(name);
+            if expected.exists() {
+                let format = Some(snapbox::data::DataFormat::Text);
+                let data = snapbox::Data::read_from(&expected, format);
+                assert.eq(render(&loaded.report()), data.raw());
+            }
         }
     }
 }
@@ -103,6 +121,116 @@ fn the_order_of_files_changes_nothing() {
         let after = manifest::load(&files);
         assert_eq!(before.diagnostics, after.diagnostics, "{}", case.display());
         assert_eq!(before.documents, after.documents, "{}", case.display());
+    }
+}
+
+/// What SARIF 2.1.0 allows in the objects that we write, by hand from its schema: the name of
+/// each, what it must have, and what else it may.
+const SARIF: [(&str, &[&str], &[&str]); 11] = [
+    ("log", &["version", "runs"], &["$schema"]),
+    ("run", &["tool"], &["columnKind", "results"]),
+    ("tool", &["driver"], &[]),
+    ("driver", &["name"], &["semanticVersion", "rules"]),
+    (
+        "rule",
+        &["id"],
+        &[
+            "name",
+            "shortDescription",
+            "fullDescription",
+            "help",
+            "defaultConfiguration",
+        ],
+    ),
+    (
+        "result",
+        &["message"],
+        &[
+            "ruleId",
+            "ruleIndex",
+            "level",
+            "locations",
+            "relatedLocations",
+            "partialFingerprints",
+            "suppressions",
+        ],
+    ),
+    (
+        "location",
+        &[],
+        &["physicalLocation", "logicalLocations", "message"],
+    ),
+    ("physicalLocation", &["artifactLocation", "region"], &[]),
+    ("artifactLocation", &["uri"], &[]),
+    (
+        "region",
+        &["startLine", "startColumn", "endLine", "endColumn"],
+        &["byteOffset", "byteLength"],
+    ),
+    ("suppression", &["kind"], &["justification"]),
+];
+
+/// Asserts that `value` is one of SARIF's objects of that name; the value.
+fn sarif<'v>(name: &str, value: &'v serde_json::Value) -> &'v serde_json::Value {
+    let (_, required, optional) = SARIF.iter().find(|row| row.0 == name).unwrap();
+    let object = value.as_object().unwrap();
+    for key in *required {
+        assert!(object.contains_key(*key), "{name} without {key}");
+    }
+    for key in object.keys() {
+        let known = required.contains(&key.as_str()) || optional.contains(&key.as_str());
+        assert!(known, "{name} has no {key}");
+    }
+    value
+}
+
+fn sarif_place(location: &serde_json::Value) {
+    let physical = sarif("location", location)["physicalLocation"].clone();
+    let region = sarif("physicalLocation", &physical)["region"].clone();
+    let uri = sarif("artifactLocation", &physical["artifactLocation"])["uri"].clone();
+    let is_plain = |c: char| c.is_ascii_graphic() && !"<>\"{}|\\^`:#?[]".contains(c);
+    assert!(uri.as_str().unwrap().chars().all(is_plain), "{uri}");
+    let number = |key: &str| sarif("region", &region)[key].as_u64().unwrap();
+    assert!(number("startLine") >= 1 && number("startColumn") >= 1);
+    let start = (number("startLine"), number("startColumn"));
+    assert!(
+        start <= (number("endLine"), number("endColumn")),
+        "{region}"
+    );
+}
+
+#[test]
+fn every_sarif_log_has_the_form_of_sarif() {
+    for case in cases() {
+        let loaded = manifest::load(&input_of(&case));
+        let text = render::sarif(&loaded.report());
+        let log: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(sarif("log", &log)["version"], "2.1.0");
+        let run = sarif("run", &log["runs"][0]);
+        assert_eq!(log["runs"].as_array().unwrap().len(), 1);
+        let driver = sarif("driver", &sarif("tool", &run["tool"])["driver"]);
+        let rules = driver["rules"].as_array().unwrap();
+        for rule in rules {
+            assert!(sarif("rule", rule)["help"]["text"].is_string());
+        }
+        let results = run["results"].as_array().unwrap();
+        let found = loaded.diagnostics.len() + loaded.allowed.len();
+        assert_eq!(results.len(), found, "{}", case.display());
+        let mut fingerprints = std::collections::BTreeSet::new();
+        for result in results {
+            let index = sarif("result", result)["ruleIndex"].as_u64().unwrap();
+            let rule = &rules[usize::try_from(index).unwrap()];
+            assert_eq!(result["ruleId"], rule["id"]);
+            assert!(["error", "warning"].contains(&result["level"].as_str().unwrap()));
+            let places = result["locations"].as_array().unwrap().iter();
+            let related = result["relatedLocations"].as_array().unwrap().iter();
+            places.chain(related).for_each(sarif_place);
+            for suppression in result["suppressions"].as_array().unwrap() {
+                assert_eq!(sarif("suppression", suppression)["kind"], "inSource");
+            }
+            let fingerprint = &result["partialFingerprints"]["homeostat/v1"];
+            assert!(fingerprints.insert(fingerprint.as_str().unwrap().to_owned()));
+        }
     }
 }
 

@@ -5,6 +5,7 @@ mod select;
 pub(crate) mod completions;
 pub(crate) mod credentials;
 pub(crate) mod doctor;
+pub(crate) mod explain;
 pub(crate) mod init;
 pub(crate) mod login;
 pub(crate) mod plan;

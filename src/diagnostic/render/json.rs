@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Checked, count};
+use super::{Report, count};
 use crate::diagnostic::{Code, Diagnostic, Label, ObjectName, Severity, Span};
 
 /// Version of the output's shape: minor steps add members, major ones change them.
@@ -10,7 +10,7 @@ const FORMAT_VERSION: &str = "1.0";
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Report<'a> {
+struct Output<'a> {
     format_version: &'static str,
     valid: bool,
     error_count: usize,
@@ -18,6 +18,15 @@ struct Report<'a> {
     file_count: usize,
     document_count: usize,
     diagnostics: Vec<Entry<'a>>,
+    allowed: Vec<Passed<'a>>,
+}
+
+/// A finding that a comment lets pass.
+#[derive(Serialize)]
+struct Passed<'a> {
+    #[serde(flatten)]
+    entry: Entry<'a>,
+    reason: &'a str,
 }
 
 #[derive(Serialize)]
@@ -54,19 +63,27 @@ impl<'a> Entry<'a> {
 
 /// Findings as one JSON document that ends in a newline. Every member is always present, also
 /// without findings; what is unknown is `null`.
-pub fn json(diagnostics: &[Diagnostic], checked: Checked) -> String {
-    let (errors, warnings) = count(diagnostics);
-    let report = Report {
+pub fn json(report: &Report<'_>) -> String {
+    let (errors, warnings) = count(report.diagnostics);
+    let output = Output {
         format_version: FORMAT_VERSION,
         valid: errors == 0,
         error_count: errors,
         warning_count: warnings,
-        file_count: checked.files,
-        document_count: checked.documents,
-        diagnostics: diagnostics.iter().map(Entry::of).collect(),
+        file_count: report.checked.files,
+        document_count: report.checked.documents,
+        diagnostics: report.diagnostics.iter().map(Entry::of).collect(),
+        allowed: report
+            .allowed
+            .iter()
+            .map(|it| Passed {
+                entry: Entry::of(&it.diagnostic),
+                reason: &it.reason,
+            })
+            .collect(),
     };
     let mut text =
-        serde_json::to_string_pretty(&report).expect("a report holds only strings and numbers");
+        serde_json::to_string_pretty(&output).expect("a report holds only strings and numbers");
     text.push('\n');
     text
 }

@@ -83,7 +83,7 @@ pub(crate) fn run(args: &Args, host: &Host, ui: &mut Ui) -> CliResult {
     let (revision, files) = take_in(&target, host)?;
     let loaded = manifest::load(&files);
     if !loaded.is_valid() {
-        validate::report(&files, &loaded, args.output, ui)?;
+        validate::report(&files, &loaded, args.output.into(), ui)?;
         return Ok(Exit::No);
     }
     let before = match &base {
