@@ -11,7 +11,7 @@ use crate::model::desired::Catalog;
 use crate::model::id::Uid;
 use crate::model::kind::{Kind, ObjectRef};
 use crate::model::observed::Observed;
-use crate::model::spec::{AdapterType, BudgetScope, BudgetScopeKind, Mode};
+use crate::model::spec::{AdapterType, AgentSpec, BudgetScope, BudgetScopeKind, Mode};
 use crate::model::window::Window;
 use crate::model::zone::time_zone;
 use crate::price::PriceTable;
@@ -124,23 +124,32 @@ impl Reconciler {
 /// that answers.
 const CLAUDE_ALIASES: [&str; 6] = ["default", "best", "sonnet", "opus", "haiku", "opusplan"];
 
-/// Agents that name a model which neither their adapter nor the built-in table has a price for.
+/// Agents with a waiting wake that name a model without a price.
 fn unpriced(catalog: &Catalog, observed: &Observed, now: Timestamp) -> BTreeMap<Uid, String> {
+    let waiting = observed.wakes.iter().map(|queued| queued.wake.agent);
+    let waiting: BTreeSet<Uid> = waiting.collect();
     let agents = catalog.agents.iter().filter_map(|(reference, agent)| {
-        let model = agent.spec.model.as_ref()?;
         let uid = observed.objects.get(reference)?.uid;
-        let adapter = ObjectRef {
-            kind: Kind::Adapter,
-            workspace: None,
-            name: agent.spec.adapter.clone(),
-        };
-        let adapter = &catalog.adapters.get(&adapter)?.spec;
-        let name = model.strip_suffix("[1m]").unwrap_or(model);
-        let is_alias = adapter.r#type == AdapterType::ClaudeCode && CLAUDE_ALIASES.contains(&name);
-        let is_priced = is_alias || PriceTable::embedded(&adapter.prices).has_price(name, now);
-        (!is_priced).then(|| (uid, model.clone()))
+        let is_waiting = waiting.contains(&uid);
+        let model = is_waiting.then(|| unpriced_model(catalog, &agent.spec, now))?;
+        Some((uid, model?.to_owned()))
     });
     agents.collect()
+}
+
+/// The model that an agent names, where neither its adapter nor the built-in table has a price for it.
+fn unpriced_model<'a>(catalog: &Catalog, agent: &'a AgentSpec, now: Timestamp) -> Option<&'a str> {
+    let model = agent.model.as_deref()?;
+    let adapter = ObjectRef {
+        kind: Kind::Adapter,
+        workspace: None,
+        name: agent.adapter.clone(),
+    };
+    let adapter = &catalog.adapters.get(&adapter)?.spec;
+    let name = model.strip_suffix("[1m]").unwrap_or(model);
+    let is_alias = adapter.r#type == AdapterType::ClaudeCode && CLAUDE_ALIASES.contains(&name);
+    let is_priced = is_alias || PriceTable::embedded(&adapter.prices).has_price(name, now);
+    (!is_priced).then_some(model)
 }
 
 /// Every budget, with its scope and zone: the policies, and the agents' own figures.
@@ -171,8 +180,6 @@ fn budgets(catalog: &Catalog) -> Vec<(ObjectRef, BudgetScope, String)> {
 mod tests {
     use super::*;
     use crate::manifest::{ManifestFile, load};
-    use crate::model::kind::Revision;
-    use crate::model::observed::ObjectState;
 
     /// Whether an agent on an adapter of this spec that names the model has a price.
     fn is_priced(adapter: &str, model: &str) -> bool {
@@ -188,24 +195,8 @@ mod tests {
         }])
         .catalog;
         let now = "2026-11-30T12:00:00Z".parse().unwrap();
-        let uid = Uid::derived(&["ada"]);
-        let state = ObjectState {
-            uid,
-            generation: 1,
-            spec_hash: String::new(),
-            revision: Revision::new("r1"),
-            created_at: now,
-            generation_since: now,
-            dispatched_generation: None,
-            first_revision_generation: None,
-            deletion_requested_at: None,
-        };
-        let (agent, _) = catalog.agents.first_key_value().unwrap();
-        let observed = Observed {
-            objects: BTreeMap::from([(agent.clone(), state)]),
-            ..Observed::default()
-        };
-        !unpriced(&catalog, &observed, now).contains_key(&uid)
+        let (_, agent) = catalog.agents.first_key_value().unwrap();
+        unpriced_model(&catalog, &agent.spec, now).is_none()
     }
 
     #[test]
