@@ -9,6 +9,7 @@ use super::error::{CliError, CliResult, Kind, OrFail};
 use super::files::{STDIN, joined, shown_directory};
 use crate::git::objects::{Objects, TreeLimits};
 use crate::manifest::{ManifestFile, is_manifest_path};
+use crate::model::worktree::ObjectId;
 
 /// Of one file more than a manifest may have, so that its finding says so.
 const LIMITS: TreeLimits = TreeLimits {
@@ -116,6 +117,21 @@ fn without_dots(path: &Path) -> PathBuf {
     plain
 }
 
+/// The commit that `rev` stands for now in the repository at `root`.
+///
+/// # Errors
+/// When there is none, or more than one.
+pub(crate) fn commit(objects: &Objects, root: &Path, rev: &str) -> CliResult<ObjectId> {
+    let found = objects.revision(rev);
+    let found = found.map_err(|error| CliError::failed_to(Kind::Usage, &error))?;
+    found.ok_or_else(|| {
+        CliError::new(
+            Kind::Usage,
+            format!("there is no revision '{rev}' in {}", root.display()),
+        )
+    })
+}
+
 fn files_of(
     root: &Path,
     places: &[Place],
@@ -124,13 +140,7 @@ fn files_of(
 ) -> CliResult<BTreeMap<String, Vec<u8>>> {
     let failed = |error: &dyn std::error::Error| CliError::failed_to(Kind::Usage, error);
     let objects = Objects::open(root).map_err(|error| failed(&error))?;
-    let commit = objects.revision(rev).map_err(|error| failed(&error))?;
-    let commit = commit.ok_or_else(|| {
-        CliError::new(
-            Kind::Usage,
-            format!("there is no revision '{rev}' in {}", root.display()),
-        )
-    })?;
+    let commit = commit(&objects, root, rev)?;
     let seen = RefCell::new(BTreeSet::new());
     let keep = |path: &[u8]| {
         let Ok(path) = std::str::from_utf8(path) else {

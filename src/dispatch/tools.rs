@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use crate::adapter;
 use crate::clock::Clock;
 use crate::model::chain::chain;
 use crate::model::run::RunOrder;
@@ -100,8 +99,7 @@ impl ToolPort for RecordTools {
 /// The tools of a run; none where its agent can't be given any. What it is told of, and what it can
 /// call, are both this.
 pub(super) fn tools_of(order: &RunOrder) -> Vec<Tool> {
-    let capabilities = adapter::for_spec(&order.adapter).capabilities();
-    match capabilities.observes_contract {
+    match order.adapter.r#type.observes_contract() {
         true => materialize(order.mode),
         false => Vec::new(),
     }

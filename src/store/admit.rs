@@ -56,8 +56,9 @@ pub enum Admission {
 
 impl Store {
     /// Claims the order's wake, in one transaction: the wake must be pending; the agent must exist
-    /// and not be paused, archived or on its way out; nobody may have taken the space over; the fleet must not be stopped; no other run
-    /// of the conversation may be live; every worktree must be ready and in no other run's hands.
+    /// and not be paused, archived or on its way out; nobody may have taken the space over; the
+    /// fleet must not be stopped; no other run of the conversation may be live; every worktree must
+    /// be ready and in no other run's hands.
     ///
     /// # Errors
     /// When the database fails.

@@ -169,7 +169,8 @@ impl Store {
     }
 }
 
-fn run_tree(row: &Row<'_>) -> rusqlite::Result<RunTree> {
+/// A worktree as a run is told of it: a row with those columns of `run_trees`.
+pub(super) fn run_tree(row: &Row<'_>) -> rusqlite::Result<RunTree> {
     Ok(RunTree {
         id: row.text("worktree")?,
         repo: row.text("repo")?,

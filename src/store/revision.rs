@@ -201,6 +201,23 @@ impl Store {
             .await
     }
 
+    /// One revision with its verdict.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn revision(&self, revision: Revision) -> Result<Option<RevisionView>, StoreError> {
+        self.connections
+            .read("revision", move |conn| {
+                let current = current(conn)?;
+                conn.prepare_cached("SELECT * FROM revisions WHERE revision = ?1")?
+                    .query_row([Text(&revision)], |row| {
+                        revision_view(row, current.as_ref())
+                    })
+                    .optional()
+            })
+            .await
+    }
+
     /// Revisions with their verdicts, the latest first.
     ///
     /// # Errors

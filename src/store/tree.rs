@@ -5,6 +5,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde::Serialize;
 use serde_json::json;
 
+use super::recovery::run_tree;
 use super::sql::{At, Columns, Text, exists};
 use super::{Effect, Store, StoreError, outbox};
 use crate::model::event::DomainEventType;
@@ -66,7 +67,7 @@ impl Store {
         self.connections
             .read("worktrees of a space", move |conn| {
                 conn.prepare_cached(
-                    "SELECT w.id, w.repo, w.repo_name, w.path, w.branch, w.base, t.head, t.dirt
+                    "SELECT w.id AS worktree, w.repo, w.repo_name, w.path, w.branch, w.base, t.head, t.dirt
                      FROM worktrees w LEFT JOIN run_trees t ON t.worktree = w.id AND t.run =
                        (SELECT r.id FROM run_trees t JOIN runs r ON r.id = t.run
                         WHERE t.worktree = w.id AND t.head IS NOT NULL
@@ -75,14 +76,7 @@ impl Store {
                      ORDER BY w.repo_name",
                 )?
                 .query_map([Text(space)], |row| {
-                    let tree = RunTree {
-                        id: row.text("id")?,
-                        repo: row.text("repo")?,
-                        repo_name: row.get("repo_name")?,
-                        path: row.get("path")?,
-                        branch: row.get("branch")?,
-                        base: row.get("base")?,
-                    };
+                    let tree = run_tree(row)?;
                     let (head, dirt) = (row.get("head")?, row.get("dirt")?);
                     Ok(TreeLeft { tree, head, dirt })
                 })?

@@ -7,9 +7,6 @@ use crate::model::id::Uid;
 use crate::model::kind::{Kind, Revision};
 use crate::store::{ObjectView, RevisionView, Store, StoreError};
 
-/// Revisions that are looked through for the run's.
-const REVISIONS_MAX: u32 = 10_000;
-
 /// The origins of the run whose id is, or alone begins with, `id`.
 ///
 /// # Errors
@@ -54,8 +51,7 @@ fn traced(role: &str, object: &ObjectView, run: &Run) -> TracedObject {
 }
 
 async fn revision(store: &Store, revision: &Revision) -> Result<TracedRevision, StoreError> {
-    let known = store.revisions(REVISIONS_MAX).await?;
-    let known = known.into_iter().find(|it| it.revision == *revision);
+    let known = store.revision(revision.clone()).await?;
     let (author, committed_at, is_current) = known
         .map(
             |RevisionView {

@@ -16,6 +16,7 @@ use serde_json::Value;
 use super::validate;
 use crate::cli::args::SourceArgs;
 use crate::cli::client;
+use crate::cli::committed;
 use crate::cli::error::{CliError, CliResult, Exit, Kind, OrFail};
 use crate::cli::form::Form;
 use crate::cli::host::{Host, snapshot, unusable};
@@ -122,11 +123,7 @@ fn source(args: &Args, host: &Host) -> CliResult<SourceSetting> {
 fn commit(repository: &Path, rev: &str) -> CliResult<SourceSetting> {
     let unreadable = "failed to look for the revision";
     let objects = Objects::open(repository).or_fail(Kind::Usage, unreadable)?;
-    let found = objects.revision(rev).or_fail(Kind::Usage, unreadable)?;
-    let Some(commit) = found else {
-        let message = format!("there is no revision '{rev}' in {}", repository.display());
-        return Err(CliError::new(Kind::Usage, message));
-    };
+    let commit = committed::commit(&objects, repository, rev)?;
     Ok(SourceSetting::Repository {
         path: repository.to_owned(),
         reference: commit.to_string(),
